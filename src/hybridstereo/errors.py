@@ -1,0 +1,40 @@
+"""The errors that reach a user: one clear sentence each, ending in a hint where one helps."""
+
+from __future__ import annotations
+
+
+class StereoError(Exception):
+    """A failure that the user can understand and act on; the CLI prints it and exits with 1.
+
+    Parameters
+    ----------
+    message
+        What went wrong, one sentence without the final full stop.
+    hint
+        What to do about it, one sentence without the final full stop.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message}. {hint}." if hint else f"{message}.")
+
+
+class InputError(StereoError):
+    """An input file or array cannot be used as given."""
+
+
+class OutputError(StereoError):
+    """A result cannot be written where the user asked for it."""
+
+
+class ModelError(StereoError):
+    """A model is unknown, or its file is damaged or does not describe a model we can run."""
+
+
+class DeviceError(StereoError):
+    """The requested device is not there or does not work."""
+
+
+class OutOfMemoryError(StereoError):
+    """The work needs more memory than the device has free."""

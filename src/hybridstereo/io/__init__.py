@@ -1,0 +1,1 @@
+"""Validated readers and atomic writers: images, disparity maps, model files."""
