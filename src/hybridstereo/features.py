@@ -1,0 +1,97 @@
+"""Images -> features: mirror padding, normalisation and the Unary-CNN (paper, sec. 3; SPEC 2, 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .kernels import Backend
+
+
+@dataclass(frozen=True)
+class ConvLayer:
+    """Parameters of one convolution: kernels (out, in, kh, kw) and biases (out,), if it has any."""
+
+    weight: np.ndarray
+    bias: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Padding:
+    """Pixels added before (top, left) and after (bottom, right) the image, vertically and horizontally."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Per-channel mean and scale that bring an image to mean 0 and standard deviation 1."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+
+def padding_of(layers: Sequence[ConvLayer]) -> Padding:
+    """The padding that makes the output of the "valid" layers as large as the image (SPEC 2).
+
+    The layers of the paper consume an even number of pixels, half of which goes on each side; of
+    an odd number (an even count of layers) the larger part goes below and to the right.
+    """
+    consumed = [sum(layer.weight.shape[axis] - 1 for layer in layers) for axis in (2, 3)]
+    before = (consumed[0] // 2, consumed[1] // 2)
+    return Padding(before, (consumed[0] - before[0], consumed[1] - before[1]))
+
+
+def pad(image: np.ndarray, padding: Padding) -> np.ndarray:
+    """Mirror the image at its borders, the border pixel repeated; works down to 1x1 pixels."""
+    vertical, horizontal = zip(padding.before, padding.after, strict=True)
+    return np.pad(image, (vertical, horizontal, (0, 0)), mode="symmetric")
+
+
+def statistics(padded: np.ndarray) -> Statistics:
+    """Mean and inverse standard deviation of each channel of an (H, W, C) image.
+
+    A constant channel carries no information: its scale is 0, so it normalises to 0 (the
+    published program divides by zero there).
+    """
+    values = padded.reshape(-1, padded.shape[2]).astype(np.float64)
+    deviation = values.std(axis=0)
+    constant = values.max(axis=0) == values.min(axis=0)
+    scale = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
+    return Statistics(values.mean(axis=0), scale)
+
+
+def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
+    """Apply `Statistics`; keeps the dtype."""
+    return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
+
+
+def append_coordinates(padded: np.ndarray) -> np.ndarray:
+    """Append the channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (SPEC 2)."""
+    height, width, _ = padded.shape
+    x = (np.arange(width) - width / 2) / width
+    y = (np.arange(height) - height / 2) / height
+    grid = np.stack(np.meshgrid(x, y), axis=-1).astype(padded.dtype)
+    return np.concatenate([padded, grid], axis=-1)
+
+
+def network_input(image: np.ndarray, layers: Sequence[ConvLayer]) -> np.ndarray:
+    """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN; statistics after padding."""
+    padded = pad(image, padding_of(layers))
+    normalised = normalise(padded, statistics(padded))
+    if layers[0].weight.shape[1] == image.shape[2] + 2:
+        normalised = append_coordinates(normalised)
+    return normalised
+
+
+def features_forward(
+    backend: Backend, network_in: np.ndarray, layers: Sequence[ConvLayer]
+) -> np.ndarray:
+    """The Unary-CNN: tanh after every layer, the last one included; (H+2p, W+2p, 3) -> (H, W, C)."""
+    activation = network_in
+    for layer in layers:
+        activation = backend.conv_forward(activation, layer.weight, layer.bias, True)
+    return activation

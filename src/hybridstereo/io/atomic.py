@@ -1,0 +1,160 @@
+"""Files that appear complete or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hybridstereo.errors import OutputError
+
+_HINTS = {
+    errno.ENOSPC: "The disk is full: free some space or choose another folder",
+    errno.EDQUOT: "Your disk quota is used up: free some space or choose another folder",
+    errno.EFBIG: "The file exceeds the size limit of the file system or of this process",
+    errno.EROFS: "The file system is read-only: choose another folder",
+    errno.ENAMETOOLONG: "Choose a shorter file name",
+}
+_OTHER_FOLDER = "Choose a folder that you may write to"
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Check that a file can be created or replaced at `path`, without touching anything.
+
+    Commands call this before they start to compute, so that a misspelt folder costs a second and
+    not an hour.
+
+    Parameters
+    ----------
+    path
+        Where the file shall be written.
+
+    Returns
+    -------
+    Path
+        The file that writing will create or replace: `path` with symbolic links followed.
+
+    Raises
+    ------
+    OutputError
+        If the folder is missing or not writable, or `path` is something other than a file.
+
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = None
+    except (OSError, ValueError) as error:
+        raise _explain(path, error) from error
+
+    if mode is not None:
+        if stat.S_ISDIR(mode):
+            raise OutputError(f"{path} is a folder", hint="Give the name of a file in it")
+        if not stat.S_ISREG(mode):
+            # os.replace would swap a device such as /dev/null for an ordinary file.
+            raise OutputError(
+                f"{path} is a device or a pipe, not a file", hint="Give the name of a file"
+            )
+        if not os.access(path, os.W_OK):
+            raise OutputError(
+                f"{path} exists and is write-protected",
+                hint="Make it writable or choose another name",
+            )
+
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise OutputError(
+            f"{path} cannot be written: the folder {target.parent} does not exist",
+            hint="Create the folder first or correct its name",
+        )
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"{path} cannot be written: no permission to create files in {target.parent}",
+            hint=_OTHER_FOLDER,
+        )
+    return target
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write a file so that `path` never holds a part of it.
+
+    The body writes to a temporary file, which replaces `path` when the body ends normally and is
+    removed when it raises anything, an interruption by Ctrl-C included. What was at `path` before
+    stays untouched until that moment. As with `open`, a symbolic link is written through and the
+    file has the permissions of the one it replaces or, if it is new, those of the umask.
+
+    Parameters
+    ----------
+    path
+        Where the finished file shall be.
+
+    Yields
+    ------
+    Path
+        An empty, hidden file in the same folder and with the same suffix as `path`.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written: missing folder, no permission, disk full.
+
+    Examples
+    --------
+    >>> with atomic_write("disparity.npy") as temporary:  # doctest: +SKIP
+    ...     temporary.write_bytes(data)
+
+    """
+    target = check_writable(path)
+    temporary = target.with_name(
+        f".{target.stem.lstrip('.')[:40]}.{secrets.token_hex(6)}{target.suffix}"
+    )
+    try:
+        _create(temporary, like=target)
+        yield temporary
+        _flush_to_disk(temporary)
+        os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and _concerns(error, temporary):
+            raise _explain(path, error) from error
+        raise
+
+
+def _create(temporary: Path, like: Path) -> None:
+    """Create an empty file with the permissions that `open(like, "w")` would leave."""
+    # Not `tempfile`, whose files are always 0600: here the kernel applies umask and default ACL.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    with suppress(FileNotFoundError):
+        os.chmod(temporary, stat.S_IMODE(os.stat(like).st_mode))
+
+
+def _flush_to_disk(temporary: Path) -> None:
+    """Force the contents to disk, else a power failure could leave a renamed but empty file."""
+    descriptor = os.open(temporary, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _concerns(error: OSError, temporary: Path) -> bool:
+    """Whether an error comes from the file being written, not from another one the body used."""
+    return error.filename is None or str(error.filename) == str(temporary)
+
+
+def _explain(path: str | os.PathLike[str], error: OSError | ValueError) -> OutputError:
+    """Turn an error of the operating system into one that names the file the user asked for."""
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        hint = _HINTS.get(error.errno or 0)
+        if isinstance(error, PermissionError):
+            hint = _OTHER_FOLDER
+    else:  # os.stat raises ValueError for a name with a null character
+        reason, hint = str(error), None
+    return OutputError(f"{path} cannot be written: {reason}", hint=hint)

@@ -1,0 +1,211 @@
+"""Random worlds: a room or slanted backdrops, furnished with objects, and lit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hybridstereo.synthetic_light import Light
+from hybridstereo.synthetic_objects import (
+    FLOATING,
+    STANDING,
+    Kind,
+    Spot,
+    poster,
+    random_material,
+    rotation,
+)
+from hybridstereo.synthetic_patterns import Rng
+from hybridstereo.synthetic_render import World
+from hybridstereo.synthetic_surfaces import LEFT, RIGHT, Array, Geometry, Plane, Surface
+
+_ROOM_SHARE = 0.75  # of the worlds; the others are slanted backdrops with floating objects
+_POSTER_SHARE = 0.2  # of the objects
+_FLOATING_SHARE = 0.12  # of the other objects in a room
+_ATTEMPTS = 8  # at placing an object so that no part of it comes too near
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """The empty world: what limits it, and its directions.
+
+    Parameters
+    ----------
+    geometry
+        The cameras.
+    walls
+        Unbounded planes; the nearest one along each ray is seen.
+    axes
+        Right, down and forward, as the columns of a rotation (3, 3).
+    floor
+        The plane that objects stand on; None: they float.
+
+    """
+
+    geometry: Geometry
+    walls: tuple[Plane, ...]
+    axes: Array
+    floor: Plane | None
+
+    def ray(self, x: float, y: float) -> Array:
+        """Direction (X, Y, 1) of the left view's pixel (x, y)."""
+        rays = self.geometry.rays_x(np.array(x), LEFT), self.geometry.rays_y(np.array(y))
+        return np.array([*rays, 1.0])
+
+    def wall_at(self, ray: Array) -> tuple[Plane, float]:
+        """The wall that the left view sees along a ray, and its inverse depth there."""
+        inverse = [float(wall.cast(LEFT, ray[:1], ray[1:2])[0]) for wall in self.walls]
+        nearest = int(np.argmax(inverse))
+        return self.walls[nearest], inverse[nearest]
+
+
+def build_world(rng: Rng, geometry: Geometry, objects: int) -> World:
+    """A random world whose visible points all keep to the disparity range of ``geometry``."""
+    stage = _room(rng, geometry) if rng.uniform() < _ROOM_SHARE else _backdrops(rng, geometry)
+    surfaces: list[Surface] = []
+    for _ in range(objects):
+        surfaces += _furnish(rng, stage)
+    return World(geometry, stage.walls, tuple(surfaces), _light(rng, stage))
+
+
+def _inverse_depth(geometry: Geometry, share: float) -> float:
+    """Inverse depth at a share of the disparity range, which shrinks a little for rounding."""
+    inside = 0.005 + 0.99 * share
+    span = geometry.max_disparity - geometry.min_disparity
+    return (geometry.min_disparity + inside * span + geometry.doffs) / geometry.focal
+
+
+def _wall(rng: Rng, geometry: Geometry, outwards: Array, axis_u: Array, share: float) -> Plane:
+    """The plane with the given normal that comes as near as a share of the disparity range.
+
+    A plane's inverse depth is affine in the image, hence largest in a corner of one of the views.
+    """
+    x, y = np.array([-1.0, geometry.width]), np.array([-1.0, geometry.height])
+    nearest = _inverse_depth(geometry, share)
+    distance = 0.0
+    for camera in (LEFT, RIGHT):
+        X, Y = np.meshgrid(geometry.rays_x(x, camera), geometry.rays_y(y))
+        reach = float((X * outwards[0] + Y * outwards[1] + outwards[2]).max())
+        reach = max(reach, 0.1)  # both cameras are inside, even if neither sees the wall
+        distance = max(distance, reach / nearest + camera * outwards[0])
+    material = random_material(rng, 1.0 / (nearest * geometry.focal), wall=True)
+    return Plane(distance * outwards, axis_u, np.cross(outwards, axis_u), material)
+
+
+def _backdrop(rng: Rng, geometry: Geometry) -> Plane:
+    """The frontal plane behind everything, which keeps the disparities above the lower limit."""
+    return _wall(rng, geometry, np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0]), 0.0)
+
+
+def _room(rng: Rng, geometry: Geometry) -> _Stage:
+    """Floor, ceiling and walls around the cameras, which look a little down and to one side."""
+    yaw, pitch, roll = rng.normal(0.0, 0.3), rng.uniform(0.02, 0.3), rng.normal(0.0, 0.02)
+    axes = rotation(yaw, pitch, roll)
+    right, down, forward = axes.T
+    walls = [
+        _wall(rng, geometry, outwards, along, share)
+        for outwards, along, share in (
+            (down, right, rng.uniform(0.5, 0.95)),
+            (-down, right, rng.uniform(0.1, 0.4)),
+            (-right, forward, rng.uniform(0.1, 0.6)),
+            (right, forward, rng.uniform(0.1, 0.6)),
+            (forward, right, rng.uniform(0.03, 0.25)),
+        )
+    ]
+    return _Stage(geometry, (*walls, _backdrop(rng, geometry)), axes, walls[0])
+
+
+def _backdrops(rng: Rng, geometry: Geometry) -> _Stage:
+    """A few strongly slanted planes behind everything."""
+    walls = []
+    for _ in range(int(rng.integers(1, 4))):
+        turned = rotation(rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0), rng.uniform(-3.0, 3.0))
+        walls.append(_wall(rng, geometry, turned[:, 2], turned[:, 0], rng.uniform(0.1, 0.6)))
+    return _Stage(geometry, (*walls, _backdrop(rng, geometry)), np.eye(3), None)
+
+
+def _furnish(rng: Rng, stage: _Stage) -> list[Surface]:
+    """The surfaces of one more object; none if it finds no place within the disparity range."""
+    geometry = stage.geometry
+    nearest_depth = 1.0 / _inverse_depth(geometry, 1.0)
+    smaller = min(geometry.width, geometry.height)
+    for attempt in range(_ATTEMPTS):
+        # Near objects look larger, and a narrow disparity range has room for small ones only.
+        share = rng.uniform(0.02, 0.95)
+        pixels = smaller * rng.uniform(0.12, 0.4) * (0.6 + 0.7 * share) * 0.8**attempt
+        if rng.uniform() < _POSTER_SHARE:
+            surfaces = poster(rng, _wall_spot(rng, stage, pixels))
+        else:
+            placed = _free_spot(rng, stage, share, pixels)
+            if placed is None:
+                continue
+            kinds, spot = placed
+            surfaces = _choose(rng, kinds)(rng, spot)
+        depths = [hull[:, 2].min() for surface in surfaces if (hull := surface.hull) is not None]
+        if min(depths) >= nearest_depth:
+            return surfaces
+    return []
+
+
+def _choose(rng: Rng, kinds: dict[Kind, float]) -> Kind:
+    """One of the kinds, according to their weights."""
+    weights = np.array(list(kinds.values()))
+    return list(kinds)[rng.choice(len(weights), p=weights / weights.sum())]
+
+
+def _wall_spot(rng: Rng, stage: _Stage, pixels: float) -> Spot:
+    """A place on a wall, a little in front of it."""
+    geometry = stage.geometry
+    ray = stage.ray(rng.uniform(0.0, geometry.width), rng.uniform(0.0, geometry.height))
+    wall, inverse = stage.wall_at(ray)
+    axes = np.stack([wall.axis_u, wall.axis_v, np.cross(wall.axis_u, wall.axis_v)], axis=1)
+    pixel = 1.0 / (inverse * geometry.focal)
+    return Spot(0.998 * ray / inverse, axes, pixels * pixel, pixel)
+
+
+def _free_spot(
+    rng: Rng, stage: _Stage, share: float, pixels: float
+) -> tuple[dict[Kind, float], Spot] | None:
+    """A place on the floor or in the air, with what can be there; None if a wall hides it."""
+    geometry = stage.geometry
+    inverse = _inverse_depth(geometry, share)
+    x = geometry.width * rng.uniform(-0.05, 1.05)
+    ray = stage.ray(x, geometry.height * rng.uniform(0.0, 1.1))
+    standing = stage.floor is not None and rng.uniform() >= _FLOATING_SHARE
+    if standing and stage.floor is not None:
+        # The floor's points P satisfy gradient . P = 1, so its inverse depth is gradient . ray.
+        gradient = stage.floor.origin / (stage.floor.origin @ stage.floor.origin)
+        ray[1] = (inverse - gradient[0] * ray[0] - gradient[2]) / gradient[1]
+        if ray[1] > geometry.rays_y(np.array(1.15 * geometry.height)):
+            return None
+        axes = stage.axes @ rotation(rng.uniform(-np.pi, np.pi), 0.0, 0.0)
+    else:
+        axes = rotation(rng.normal(0.0, 0.6), rng.normal(0.0, 0.5), rng.uniform(-np.pi, np.pi))
+    if stage.wall_at(ray)[1] > 1.001 * inverse:
+        return None
+    pixel = 1.0 / (inverse * geometry.focal)
+    spot = Spot(ray / inverse, axes, pixels * pixel, pixel)
+    return (STANDING if standing else FLOATING), spot
+
+
+def _light(rng: Rng, stage: _Stage) -> Light:
+    """A warm or cool lamp above the middle of the scene, inside the walls."""
+    distance = 1.0 / _inverse_depth(stage.geometry, 0.35)
+    right, down, forward = stage.axes.T
+    position = distance * (
+        rng.uniform(-0.7, 0.7) * right
+        - rng.uniform(0.3, 1.0) * down
+        + rng.uniform(0.1, 0.8) * forward
+    )
+    gradients = [wall.origin / (wall.origin @ wall.origin) for wall in stage.walls]
+    position = position * min(1.0, 0.85 / max(float(g @ position) for g in gradients))
+    warmth = rng.uniform(-0.06, 0.15)
+    return Light(
+        position=position,
+        reach=distance * rng.uniform(0.8, 1.8),
+        colour=np.array([1.0 + warmth, 1.0, 1.0 - warmth]),
+        ambient=rng.uniform(0.2, 0.5) * np.array([1.0 - 0.5 * warmth, 1.0, 1.0 + 0.5 * warmth]),
+        up=-down,
+        softness=rng.uniform(1.5, 6.0),
+    )
