@@ -33,6 +33,7 @@ class Backend:
     correlation_forward: Callable[[Array, Array, Array], Array]
     contrast_weights: Callable[[Array, float, float, float], tuple[Array, Array]]
     dual_mm: Callable[[Array, Array, Array, float, float, int], tuple[Array, Array]]
+    argmin: Callable[[Array], Array]
     read_out: Callable[[Array], Array]
     energy: Callable[[Array, Array, Array, float, float, Array], float]
     refine: Callable[[Array, Array, float], Array]
@@ -48,6 +49,7 @@ def _cpu() -> Backend:
         correlation_forward=correlation_cpu.correlation_forward,
         contrast_weights=contrast_cpu.contrast_weights,
         dual_mm=dualmm_cpu.dual_mm,
+        argmin=dualmm_cpu.argmin,
         read_out=dualmm_cpu.read_out,
         energy=dualmm_cpu.energy,
         refine=dualmm_cpu.refine,

@@ -25,6 +25,10 @@ _MARGIN = 8
 # Chains per scheduling unit: enough to amortise the scratch buffers, few enough to balance.
 _CHAINS_PER_BLOCK = 8
 
+# Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
+_TIE_TOLERANCE = 1e-6
+_TIE_BLOCK = 8
+
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _STACK_DEPTH = 64
 
@@ -264,28 +268,61 @@ def dual_mm(
     return costs, bounds
 
 
+@njit(nogil=True, cache=True, error_model="numpy")
+def _minimum_of(row: Any) -> Any:
+    lowest = row.dtype.type(np.inf)
+    for k in range(row.size):
+        lowest = minimum(lowest, row[k])
+    return lowest
+
+
 @njit(parallel=True, cache=True, error_model="numpy")
 def _argmin_rows(volume: Any, labels: Any) -> None:
     """labels[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
     for i in prange(volume.shape[0]):
         row = volume[i]
-        lowest = row.dtype.type(np.inf)
-        for k in range(row.size):
-            lowest = minimum(lowest, row[k])
+        lowest = _minimum_of(row)
         best = 0
         while row[best] != lowest:
             best += 1
         labels[i] = best
 
 
-def read_out(volume: np.ndarray) -> np.ndarray:
-    """The label of smallest cost (lowest label on ties) of every pixel: (H, W, K) -> int32 (H, W).
+@njit(parallel=True, cache=True, error_model="numpy")
+def _read_out_rows(minorant: Any, labels: Any) -> None:
+    """labels[i] = the label that `read_out` takes for pixel i; minorant: (N, K)."""
+    tolerance = minorant.dtype.type(_TIE_TOLERANCE)
+    for i in prange(minorant.shape[0]):
+        row = minorant[i]
+        lowest = _minimum_of(row)
+        limit = lowest + tolerance * abs(lowest)
+        first = 0
+        while row[first] > limit:
+            first += 1
+        block_end = min((first // _TIE_BLOCK + 1) * _TIE_BLOCK, row.size)
+        best = first
+        for k in range(first + 1, block_end):
+            if row[k] <= limit:
+                best = k
+        labels[i] = best
 
-    The published program breaks near-ties by its GPU layout (SPEC 6.3); that affects a
-    negligible set of pixels and is not imitated.
-    """
+
+def argmin(volume: np.ndarray) -> np.ndarray:
+    """The label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""
     labels = np.empty(volume.shape[:2], np.int32)
     _argmin_rows(volume.reshape(-1, volume.shape[2]), labels.reshape(-1))
+    return labels
+
+
+def read_out(minorant: np.ndarray) -> np.ndarray:
+    """The labelling that Dual_MM's minorant stands for: (H, W, K) -> int32 (H, W).
+
+    The smallest cost wins.  Costs that equal it up to rounding are ties, which are frequent where
+    the image has no texture; they are broken as the published program does (SPEC 6.3): the first
+    block of eight labels that holds a tied one, and in it the highest tied label.
+    """
+    labels = np.empty(minorant.shape[:2], np.int32)
+    _read_out_rows(minorant.reshape(-1, minorant.shape[2]), labels.reshape(-1))
     return labels
 
 

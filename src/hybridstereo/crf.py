@@ -32,7 +32,7 @@ class CrfSolution:
     Attributes
     ----------
     labels
-        int32 (H, W), the argmin of the minorant.
+        int32 (H, W), read out of the minorant.
     minorant
         (H, W, K), the minorant of the last column sweep.
     bounds

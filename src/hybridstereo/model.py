@@ -294,7 +294,7 @@ def predict(
         volume = solution.minorant
     else:
         with clock.stage("argmax"):
-            chosen = backend.read_out(volume)
+            chosen = backend.argmin(volume)
     disparity = labels.to_disparity(chosen)
     if refine:
         with clock.stage("refinement"):

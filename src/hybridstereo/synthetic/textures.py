@@ -9,14 +9,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.synthetic_patterns import Image, random_tile
+from hybridstereo.synthetic.patterns import Image, random_tile
 
 Array = NDArray[np.floating]
 
 # Texture positions are rounded to this fraction of a texel: OpenCV 4 interpolates no finer, and
 # OpenCV 5 does, so without the rounding the same seed would give two slightly different images.
 _STEPS_PER_TEXEL = 32
-_LOOKUP_COLUMNS = 1024  # cv2.remap wants images with sides below 32768, not one long row
+_LOOKUP_COLUMNS = 4096  # cv2.remap wants sides below 32768, not one long row
 
 
 def lookup(image: Image, x: Array, y: Array) -> Image:

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.synthetic_textures import Material
+from hybridstereo.synthetic.textures import Material
 
 Array = NDArray[np.float64]
 Points = NDArray[np.float32]  # (3, N): single precision is plenty for colours

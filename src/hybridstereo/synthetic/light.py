@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from hybridstereo.synthetic_patterns import Image
-from hybridstereo.synthetic_surfaces import LEFT, Array, Geometry, Plane, Points
-from hybridstereo.synthetic_textures import lookup
+from hybridstereo.synthetic.patterns import Image
+from hybridstereo.synthetic.surfaces import LEFT, Array, Geometry, Plane, Points
+from hybridstereo.synthetic.textures import lookup
 
 _CELL = 2.0  # pixels per cell of the light maps: light is smooth
 _SUBCELL_BITS = 4  # fractional bits of the corners of shadows

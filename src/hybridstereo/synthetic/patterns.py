@@ -277,15 +277,20 @@ def random_tile(rng: Rng, size: int, wall: bool = False) -> Image:
     # The patterns have hard edges; a slight blur keeps them from aliasing.
     wrapped = cv2.copyMakeBorder(pattern(rng, size), 3, 3, 3, 3, cv2.BORDER_WRAP)
     tile = cv2.GaussianBlur(wrapped, (0, 0), rng.uniform(0.6, 0.9))[3:-3, 3:-3]
-    if rng.uniform() < 0.25:  # a weakly textured surface
-        mean = tile.mean(axis=(0, 1))
-        tile = mean + np.float32(rng.uniform(0.1, 0.5)) * (tile - mean)
-    if wall:
-        grey = tile.mean(axis=2, keepdims=True)
-        tile = grey + np.float32(rng.uniform(0.3, 1.0)) * (tile - grey)
-        tile = np.maximum(tile, 0.0) ** np.float32(rng.uniform(0.5, 1.0))
+    contrast = rng.uniform(0.1, 0.5) if rng.uniform() < 0.25 else 1.0
+    saturation, darkness = rng.uniform((0.3, 0.55), 1.0) if wall else (1.0, 1.0)
+    tile = _faded(np.asarray(tile, np.float32), contrast, saturation, darkness)
     # Real surfaces are never uniform: stains (coarse) and grain (fine).
-    stains = rng.uniform(0.01, 0.07) * fractal_noise(rng, size, 1.3)
-    grain = (0.01, 0.03, 0.07)[rng.integers(3)] * rng.standard_normal((size, size), np.float32)
-    tile = tile * (1.0 + stains + grain)[..., None]
-    return np.clip(tile, 0.02, 1.0).astype(np.float32)
+    wear = rng.uniform(0.01, 0.07) * fractal_noise(rng, size, 1.3)
+    wear += (0.01, 0.03, 0.07)[rng.integers(3)] * rng.standard_normal((size, size), np.float32)
+    tile *= 1.0 + wear[..., None]
+    return np.clip(tile, 0.02, 1.0, out=tile)
+
+
+def _faded(tile: Image, contrast: float, saturation: float, darkness: float) -> Image:
+    """Pull colours towards their mean, then towards grey, then towards white; 1 leaves them."""
+    mean = tile.reshape(-1, 3).mean(axis=0)
+    matrix = darkness * (saturation * np.eye(3) + (1.0 - saturation) / 3.0)
+    offset = (1.0 - contrast) * (matrix @ mean) + (1.0 - darkness)
+    affine = np.column_stack([contrast * matrix, offset])
+    return np.asarray(cv2.transform(tile, affine), np.float32)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hybridstereo.synthetic_light import Light
-from hybridstereo.synthetic_objects import (
+from hybridstereo.synthetic.light import Light
+from hybridstereo.synthetic.objects import (
     FLOATING,
     STANDING,
     Kind,
@@ -16,13 +16,14 @@ from hybridstereo.synthetic_objects import (
     random_material,
     rotation,
 )
-from hybridstereo.synthetic_patterns import Rng
-from hybridstereo.synthetic_render import World
-from hybridstereo.synthetic_surfaces import LEFT, RIGHT, Array, Geometry, Plane, Surface
+from hybridstereo.synthetic.patterns import Rng
+from hybridstereo.synthetic.render import World
+from hybridstereo.synthetic.surfaces import LEFT, RIGHT, Array, Geometry, Plane, Surface
 
 _ROOM_SHARE = 0.75  # of the worlds; the others are slanted backdrops with floating objects
 _POSTER_SHARE = 0.2  # of the objects
 _FLOATING_SHARE = 0.12  # of the other objects in a room
+_OBJECT_TEXELS, _WALL_TEXELS = 256, 512
 _ATTEMPTS = 8  # at placing an object so that no part of it comes too near
 
 
@@ -76,6 +77,12 @@ def _inverse_depth(geometry: Geometry, share: float) -> float:
     return (geometry.min_disparity + inside * span + geometry.doffs) / geometry.focal
 
 
+def _texels(geometry: Geometry, most: int) -> int:
+    """Side of a texture: ``most``, or less for small views, which could not show it all."""
+    side = max(geometry.width, geometry.height)
+    return int(np.clip(most * 2 ** np.ceil(np.log2(side / _WALL_TEXELS)), 32, most))
+
+
 def _wall(rng: Rng, geometry: Geometry, outwards: Array, axis_u: Array, share: float) -> Plane:
     """The plane with the given normal that comes as near as a share of the disparity range.
 
@@ -89,7 +96,8 @@ def _wall(rng: Rng, geometry: Geometry, outwards: Array, axis_u: Array, share: f
         reach = float((X * outwards[0] + Y * outwards[1] + outwards[2]).max())
         reach = max(reach, 0.1)  # both cameras are inside, even if neither sees the wall
         distance = max(distance, reach / nearest + camera * outwards[0])
-    material = random_material(rng, 1.0 / (nearest * geometry.focal), wall=True)
+    pixel = 1.0 / (nearest * geometry.focal)
+    material = random_material(rng, pixel, _texels(geometry, _WALL_TEXELS), wall=True)
     return Plane(distance * outwards, axis_u, np.cross(outwards, axis_u), material)
 
 
@@ -161,7 +169,11 @@ def _wall_spot(rng: Rng, stage: _Stage, pixels: float) -> Spot:
     wall, inverse = stage.wall_at(ray)
     axes = np.stack([wall.axis_u, wall.axis_v, np.cross(wall.axis_u, wall.axis_v)], axis=1)
     pixel = 1.0 / (inverse * geometry.focal)
-    return Spot(0.998 * ray / inverse, axes, pixels * pixel, pixel)
+    # Each by another amount: of two coplanar pictures, rounding would pick one at random.
+    nearer = 1.0 - rng.uniform(0.001, 0.005)
+    return Spot(
+        nearer * ray / inverse, axes, pixels * pixel, pixel, _texels(geometry, _OBJECT_TEXELS)
+    )
 
 
 def _free_spot(
@@ -185,7 +197,7 @@ def _free_spot(
     if stage.wall_at(ray)[1] > 1.001 * inverse:
         return None
     pixel = 1.0 / (inverse * geometry.focal)
-    spot = Spot(ray / inverse, axes, pixels * pixel, pixel)
+    spot = Spot(ray / inverse, axes, pixels * pixel, pixel, _texels(geometry, _OBJECT_TEXELS))
     return (STANDING if standing else FLOATING), spot
 
 

@@ -1,7 +1,7 @@
 """Synthetic stereo scenes with exact sub-pixel truth, deterministic by seed.
 
 A scene is a random world of textured planes, boxes, spheres and thin structures. Both views are
-ray cast (`hybridstereo.synthetic_render`), so the disparities of both are exact at the pixel
+ray cast (`hybridstereo.synthetic.render`), so the disparities of both are exact at the pixel
 centres, and occlusion is decided by rays, not by warping.
 """
 
@@ -20,9 +20,9 @@ from hybridstereo.errors import InputError
 from hybridstereo.io.atomic import atomic_write
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.images import encode_pixels, write_image
-from hybridstereo.synthetic_layout import build_world
-from hybridstereo.synthetic_render import render
-from hybridstereo.synthetic_surfaces import Geometry
+from hybridstereo.synthetic.layout import build_world
+from hybridstereo.synthetic.render import render
+from hybridstereo.synthetic.surfaces import Geometry
 
 FloatImage = NDArray[np.float32]
 

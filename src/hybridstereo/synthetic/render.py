@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.synthetic_light import Light, LightMap
-from hybridstereo.synthetic_patterns import Image
-from hybridstereo.synthetic_surfaces import (
+from hybridstereo.synthetic.light import Light, LightMap
+from hybridstereo.synthetic.patterns import Image
+from hybridstereo.synthetic.surfaces import (
     LEFT,
     RIGHT,
     VIEWPOINT,
@@ -27,7 +27,7 @@ from hybridstereo.synthetic_surfaces import (
 )
 
 OCCLUSION_TOLERANCE = 1e-3  # pixels of disparity
-_APERTURE = 1.0  # pixels over which textures are averaged, as a sensor does
+_APERTURE = 1.3  # pixels over which textures are averaged, as lens and sensor do
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,14 @@ class World:
     def hulls(self) -> list[Array]:
         """Points around each object."""
         return [hull for surface in self.objects if (hull := surface.hull) is not None]
+
+
+class Rays(NamedTuple):
+    """A grid of rays (X, Y, 1) from the camera at (camera_x, 0, 0), X (w,) and Y (h,) sorted."""
+
+    camera_x: float
+    X: Array
+    Y: Array
 
 
 class Hits(NamedTuple):
@@ -72,13 +80,12 @@ def render(world: World) -> Views:
     geometry = world.geometry
     x = np.arange(-1, 2 * geometry.width) / 2.0
     y = np.arange(-1, 2 * geometry.height) / 2.0
-    Y = geometry.rays_y(y)
     light_maps: dict[int, LightMap] = {}
     images, disparities, inverses = [], [], []
     for camera_x in (LEFT, RIGHT):
-        X = geometry.rays_x(x, camera_x)
-        hits = cast_grid(world.surfaces, camera_x, X, Y)
-        images.append(_colours(world, light_maps, camera_x, X, Y, hits))
+        rays = Rays(camera_x, geometry.rays_x(x, camera_x), geometry.rays_y(y))
+        hits = cast_grid(world.surfaces, rays)
+        images.append(_colours(world, light_maps, rays, hits))
         inverses.append(hits.inverse[1::2, 1::2])
         disparities.append(geometry.disparity(inverses[-1]))
     occlusion = _occlusion(world, inverses[0], disparities[0])
@@ -100,26 +107,22 @@ def _span(sorted_rays: Array, low: float, high: float) -> slice:
     return slice(first, max(int(np.searchsorted(sorted_rays, high, side="right")), first))
 
 
-def cast_grid(surfaces: tuple[Surface, ...], camera_x: float, X: Array, Y: Array) -> Hits:
-    """Nearest hits on the grid of the sorted rays ``X`` (w,) and ``Y`` (h,)."""
+def cast_grid(surfaces: tuple[Surface, ...], rays: Rays) -> Hits:
+    """The nearest hits (h, w) of a grid of rays."""
+    camera_x, X, Y = rays
     inverse = np.zeros((Y.size, X.size))
     owner = np.zeros(inverse.shape, np.int16)
     for number, surface in enumerate(surfaces):
-        rows, columns = _window(surface, camera_x, X, Y)
+        bounds = _bounds(surface, camera_x)
+        rows, columns = slice(None), slice(None)
+        if bounds is not None:
+            (low_x, low_y), (high_x, high_y) = bounds
+            rows, columns = _span(Y, low_y, high_y), _span(X, low_x, high_x)
         hit = surface.cast(camera_x, X[None, columns], Y[rows, None])
         nearer = hit > inverse[rows, columns]
         np.copyto(inverse[rows, columns], hit, where=nearer)
         owner[rows, columns][nearer] = number
     return Hits(inverse, owner)
-
-
-def _window(surface: Surface, camera_x: float, X: Array, Y: Array) -> tuple[slice, slice]:
-    """Rows and columns of the grid that can see the surface."""
-    bounds = _bounds(surface, camera_x)
-    if bounds is None:
-        return slice(None), slice(None)
-    (low_x, low_y), (high_x, high_y) = bounds
-    return _span(Y, low_y, high_y), _span(X, low_x, high_x)
 
 
 def _occlusion(world: World, inverse: Array, disparity: Array) -> BoolArray:
@@ -144,33 +147,28 @@ def _occlusion(world: World, inverse: Array, disparity: Array) -> BoolArray:
     return hidden
 
 
-def _colours(
-    world: World, light_maps: dict[int, LightMap], camera_x: float, X: Array, Y: Array, hits: Hits
-) -> Image:
+def _colours(world: World, light_maps: dict[int, LightMap], rays: Rays, hits: Hits) -> Image:
     """Colours (H, W, 3) of the pixels; adds the light maps of the walls that it meets.
 
     A pixel on one surface takes its colour from the centre, since the textures are band limited;
     one that sees several mixes its 3 x 3 samples 1:2:1 in both directions.
     """
-    owner = hits.owner
-    corners = [(dy, dx) for dy in range(3) for dx in range(3)]
-    around = [_every_other(owner, dy, dx) for dy, dx in corners]
-    centre = around[4]
+    offsets = [(dy, dx) for dy in range(3) for dx in range(3)]
+    centre = _every_other(hits.owner, 1, 1)
     mixed = np.zeros(centre.shape, bool)
-    for samples in around:
-        mixed |= samples != centre
-    wanted = np.zeros(owner.shape, bool)
-    for dy, dx in corners:
+    for dy, dx in offsets:
+        mixed |= _every_other(hits.owner, dy, dx) != centre
+    wanted = np.zeros(hits.owner.shape, bool)
+    for dy, dx in offsets:
         _every_other(wanted, dy, dx)[...] |= mixed
     _every_other(wanted, 1, 1)[...] = True
 
-    colours = _shade(world, light_maps, camera_x, X, Y, hits, np.flatnonzero(wanted))
+    colours = _shade(world, light_maps, rays, hits, np.flatnonzero(wanted))
     pixels = _every_other(colours, 1, 1).copy()
     row, column = np.nonzero(mixed)
-    weights = [(2 - abs(dy - 1)) * (2 - abs(dx - 1)) / np.float32(16) for dy, dx in corners]
     pixels[row, column] = sum(
-        weight * colours[2 * row + dy, 2 * column + dx]
-        for weight, (dy, dx) in zip(weights, corners, strict=True)
+        np.float32((1, 2, 1)[dy] * (1, 2, 1)[dx] / 16) * colours[2 * row + dy, 2 * column + dx]
+        for dy, dx in offsets
     )
     return pixels
 
@@ -184,13 +182,12 @@ def _every_other(samples: NDArray[Any], dy: int, dx: int) -> NDArray[Any]:
 def _shade(
     world: World,
     light_maps: dict[int, LightMap],
-    camera_x: float,
-    X: Array,
-    Y: Array,
+    rays: Rays,
     hits: Hits,
     wanted: NDArray[np.intp],
 ) -> Image:
     """Colours (h, w, 3) of the hits with the flat indices ``wanted``, 0 elsewhere."""
+    camera_x, X, Y = rays
     # One surface after the other; a stable sort, so that memory is read in order.
     owner = hits.owner.ravel()[wanted]
     order = np.argsort(owner, kind="stable")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hybridstereo.synthetic_patterns import Rng
-from hybridstereo.synthetic_surfaces import (
+from hybridstereo.synthetic.patterns import Rng
+from hybridstereo.synthetic.surfaces import (
     LEFT,
     RIGHT,
     Array,
@@ -26,9 +26,7 @@ from hybridstereo.synthetic_surfaces import (
     lattice,
     rectangle,
 )
-from hybridstereo.synthetic_textures import Material, Texture
-
-_OBJECT_TEXELS, _WALL_TEXELS = 256, 512  # sides of the textures
+from hybridstereo.synthetic.textures import Material, Texture
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,8 @@ class Spot:
         Its size in world units.
     pixel
         Width of a pixel at that depth in world units.
+    texels
+        Side of the textures to use.
 
     """
 
@@ -52,6 +52,7 @@ class Spot:
     axes: Array
     size: float
     pixel: float
+    texels: int
 
     def at(self, right: float, up: float, forward: float) -> Array:
         """World coordinates of a point relative to where the object stands."""
@@ -60,6 +61,10 @@ class Spot:
     def turned(self, yaw: float) -> Spot:
         """The same spot, turned about its vertical axis."""
         return replace(self, axes=self.axes @ rotation(yaw, 0.0, 0.0))
+
+    def material(self, rng: Rng, angle: float = 0.0) -> Material:
+        """A random material for an object here."""
+        return random_material(rng, self.pixel, self.texels, angle)
 
 
 def rotation(yaw: float, pitch: float, roll: float) -> Array:
@@ -71,9 +76,11 @@ def rotation(yaw: float, pitch: float, roll: float) -> Array:
     return np.asarray(about_z @ about_x @ about_y)
 
 
-def random_material(rng: Rng, pixel: float, angle: float = 0.0, wall: bool = False) -> Material:
+def random_material(
+    rng: Rng, pixel: float, texels: int, angle: float = 0.0, wall: bool = False
+) -> Material:
     """A random texture whose texels are about as wide as a pixel."""
-    texture = Texture(int(rng.integers(2**32)), _WALL_TEXELS if wall else _OBJECT_TEXELS, wall)
+    texture = Texture(int(rng.integers(2**32)), texels, wall)
     return Material(texture, pixel * rng.uniform(0.7, 1.5), angle)
 
 
@@ -124,7 +131,7 @@ def _thin(rng: Rng, spot: Spot) -> float:
 def box(rng: Rng, spot: Spot) -> list[Surface]:
     """A box."""
     width, height, depth = spot.size * rng.uniform(0.5, 1.3, 3)
-    return _cuboid(rng, spot, (width, height, depth), random_material(rng, spot.pixel))
+    return _cuboid(rng, spot, (width, height, depth), spot.material(rng))
 
 
 def stack(rng: Rng, spot: Spot) -> list[Surface]:
@@ -135,7 +142,7 @@ def stack(rng: Rng, spot: Spot) -> list[Surface]:
         thickness = width * rng.uniform(0.2, 0.6)
         level = replace(spot, point=spot.at(0.0, height, 0.0)).turned(rng.uniform(-0.5, 0.5))
         sides = (width, thickness, width * rng.uniform(0.6, 1.0))
-        surfaces += _cuboid(rng, level, sides, random_material(rng, spot.pixel))
+        surfaces += _cuboid(rng, level, sides, spot.material(rng))
         height += thickness
         width *= rng.uniform(0.7, 0.95)
     return surfaces
@@ -144,14 +151,14 @@ def stack(rng: Rng, spot: Spot) -> list[Surface]:
 def sphere(rng: Rng, spot: Spot) -> list[Surface]:
     """A ball."""
     radius = spot.size * rng.uniform(0.3, 0.55)
-    material = random_material(rng, spot.pixel, angle=rng.uniform(0.0, 2 * np.pi))
+    material = spot.material(rng, angle=rng.uniform(0.0, 2 * np.pi))
     return [Sphere(spot.at(0.0, radius, 0.0), radius, _moved(rng, material))]
 
 
 def can(rng: Rng, spot: Spot) -> list[Surface]:
     """An upright can with its lids."""
     radius, height = spot.size * rng.uniform(0.2, 0.45), spot.size * rng.uniform(0.5, 1.3)
-    material, lid = random_material(rng, spot.pixel), random_material(rng, spot.pixel)
+    material, lid = spot.material(rng), spot.material(rng)
     bottom, top = spot.at(0.0, 0.0, 0.0), spot.at(0.0, height, 0.0)
     ends = [_disc(end, spot, radius, lid) for end in (bottom, top)]
     return [_rod(bottom, top, radius, material), *ends]
@@ -161,7 +168,7 @@ def table(rng: Rng, spot: Spot) -> list[Surface]:
     """A board on four thin legs, sometimes with something on it."""
     width, depth = spot.size * rng.uniform(0.9, 1.6), spot.size * rng.uniform(0.6, 1.0)
     height, board = spot.size * rng.uniform(0.5, 0.9), spot.size * rng.uniform(0.04, 0.09)
-    wood = random_material(rng, spot.pixel)
+    wood = spot.material(rng)
     leg = min(_thin(rng, spot), 0.1 * depth)
     surfaces: list[Surface] = []
     for side, end in np.ndindex(2, 2):
@@ -210,7 +217,7 @@ def _leaning(rng: Rng, spot: Spot, shape: Shape, half_u: float, half_v: float) -
     right, down, forward = spot.axes.T
     axis_v = np.cos(tilt) * down + np.sin(tilt) * forward
     origin = spot.point - half_v * axis_v
-    material = random_material(rng, spot.pixel, angle=rng.choice([0.0, 0.5 * np.pi, 0.4]))
+    material = spot.material(rng, angle=rng.choice([0.0, 0.5 * np.pi, 0.4]))
     return Plane(origin, right, axis_v, _moved(rng, material), shape, half_u, half_v)
 
 
@@ -218,7 +225,7 @@ def pole(rng: Rng, spot: Spot) -> list[Surface]:
     """A long upright pole, thin or thick."""
     radius = _thin(rng, spot) * rng.choice([1.0, 1.0, 3.0])
     height = spot.size * rng.uniform(1.5, 4.0)
-    material = random_material(rng, spot.pixel)
+    material = spot.material(rng)
     return [_rod(spot.at(0.0, 0.0, 0.0), spot.at(0.0, height, 0.0), radius, material)]
 
 
@@ -226,7 +233,7 @@ def twigs(rng: Rng, spot: Spot) -> list[Surface]:
     """Thin rods that spread from one place like a bare plant, in a pot."""
     pot = replace(spot, size=0.35 * spot.size)
     surfaces = can(rng, pot)
-    bark = random_material(rng, spot.pixel)
+    bark = spot.material(rng)
     start = _raised(spot, 0.15 * spot.size)
     for _ in range(int(rng.integers(4, 11))):
         right, forward = spot.size * rng.uniform(-0.7, 0.7, 2)
@@ -239,7 +246,7 @@ def lamp(rng: Rng, spot: Spot) -> list[Surface]:
     """A ball that hangs from a long wire."""
     raised = _raised(spot, spot.size * rng.uniform(0.8, 1.6))
     (ball,) = sphere(rng, replace(raised, size=0.5 * spot.size))
-    wire = random_material(rng, spot.pixel)
+    wire = spot.material(rng)
     low, high = raised.at(0.0, 0.1 * spot.size, 0.0), raised.at(0.0, 6.0 * spot.size, 0.0)
     return [ball, _rod(low, high, 0.4 * _thin(rng, spot), wire)]
 
@@ -248,7 +255,7 @@ def poster(rng: Rng, spot: Spot) -> list[Surface]:
     """A flat picture upright against what lies behind the spot."""
     half_u, half_v = spot.size * rng.uniform(0.3, 0.8, 2)
     right, down, _ = spot.axes.T
-    material = _moved(rng, random_material(rng, spot.pixel))
+    material = _moved(rng, spot.material(rng))
     shape = rectangle(half_u, half_v)
     return [Plane(spot.point, right, down, material, shape, half_u, half_v)]
 

@@ -1,0 +1,126 @@
+"""Dual_MM against the naive recursion, brute force and the guarantees of SPEC 6."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+
+P1, P2 = 0.15, 0.6
+SHAPES = [(1, 1, 1), (1, 1, 5), (1, 2, 3), (2, 1, 3), (1, 17, 8), (23, 1, 4), (5, 7, 1), (6, 9, 2)]
+SHAPES += [(7, 12, 9), (4, 33, 16), (13, 3, 31), (10, 10, 33)]
+
+
+def problem(rng, height, width, labels, dtype=np.float32):
+    f = -(rng.random((height, width, labels)) ** 3)
+    return tuple(
+        np.ascontiguousarray(x, dtype)
+        for x in (f, 0.5 * rng.random((height, width)), 0.5 * rng.random((height, width)))
+    )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_minorant_equals_naive_recursion(backend, rng, shape, iterations):
+    f, wx, wy = problem(rng, *shape)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, iterations)
+    expected, expected_bounds = naive.dual_mm(f, wx, wy, P1, P2, iterations)
+    np.testing.assert_allclose(minorant, expected, atol=2e-5)
+    np.testing.assert_allclose(bounds, expected_bounds, rtol=1e-6, atol=1e-5)
+
+
+def test_float64_equals_naive_to_rounding(backend, rng):
+    f, wx, wy = problem(rng, 6, 11, 7, np.float64)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 4)
+    expected, expected_bounds = naive.dual_mm(f, wx, wy, P1, P2, 4)
+    np.testing.assert_allclose(minorant, expected, atol=1e-13)
+    np.testing.assert_allclose(bounds, expected_bounds, rtol=1e-13)
+
+
+def test_input_volume_is_left_alone(backend, rng):
+    f, wx, wy = problem(rng, 4, 5, 6)
+    before = f.copy()
+    backend.dual_mm(f, wx, wy, P1, P2, 2)
+    np.testing.assert_array_equal(f, before)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bound_is_monotone_and_below_every_energy(backend, seed):
+    rng = np.random.default_rng(seed)
+    f, wx, wy = problem(rng, 30, 41, 13)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 12)
+    # Float32: a bound is a sum of 1230 minima that are each rounded.
+    tolerance = 1e-6 * abs(bounds[-1])
+    assert np.diff(bounds).min() >= -tolerance
+    for labels in (
+        backend.read_out(minorant),
+        backend.argmin(f),
+        rng.integers(0, 13, (30, 41)).astype(np.int32),
+        np.zeros((30, 41), np.int32),
+    ):
+        assert bounds[-1] <= backend.energy(f, wx, wy, P1, P2, labels) + tolerance
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 3), (3, 3, 2), (2, 4, 3), (3, 2, 4)])
+@pytest.mark.parametrize("seed", range(4))
+def test_bound_below_brute_force_optimum(backend, shape, seed):
+    f, wx, wy = problem(np.random.default_rng(seed), *shape)
+    _, optimum = naive.brute_force_map(f, wx, wy, P1, P2)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 30)
+    assert bounds.max() <= optimum + 1e-5
+    assert backend.energy(f, wx, wy, P1, P2, backend.read_out(minorant)) >= optimum - 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 40, 6), (40, 1, 6), (1, 2, 2), (1, 1, 4)])
+def test_single_row_or_column_is_solved_exactly(backend, rng, shape):
+    f, wx, wy = problem(rng, *shape)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 1)
+    chain, weights = f.reshape(-1, shape[2]), (wx if shape[0] == 1 else wy).reshape(-1)[:-1]
+    _, optimum = naive.viterbi_chain(chain, weights, P1, P2)
+    assert bounds[-1] == pytest.approx(optimum, abs=1e-5)
+    found = backend.energy(f, wx, wy, P1, P2, backend.read_out(minorant))
+    assert found == pytest.approx(optimum, abs=1e-5)
+
+
+def test_energy_equals_naive(backend, rng):
+    f, wx, wy = problem(rng, 6, 9, 5)
+    labels = rng.integers(0, 5, (6, 9)).astype(np.int32)
+    assert backend.energy(f, wx, wy, P1, P2, labels) == pytest.approx(
+        naive.energy(f, wx, wy, P1, P2, labels), rel=1e-6
+    )
+
+
+def test_zero_weights_give_the_argmin(backend, rng):
+    f, wx, wy = problem(rng, 5, 6, 7)
+    minorant, bounds = backend.dual_mm(f, 0 * wx, 0 * wy, P1, P2, 2)
+    np.testing.assert_array_equal(backend.argmin(minorant), f.argmin(axis=2))
+    assert bounds[-1] == pytest.approx(f.min(axis=2).sum(), rel=1e-5)
+
+
+def test_read_out_breaks_ties_as_the_published_program(backend, rng):
+    volume = -np.round(rng.random((9, 11, 21)), 1).astype(np.float32)
+    np.testing.assert_array_equal(backend.read_out(volume), naive.read_out_ties(volume))
+    assert (backend.read_out(volume) != naive.read_out(volume)).any()
+
+
+def test_argmin_takes_the_lowest_label_on_ties(backend, rng):
+    volume = -np.round(rng.random((9, 11, 21)), 1).astype(np.float32)
+    np.testing.assert_array_equal(backend.argmin(volume), naive.read_out(volume))
+
+
+@pytest.mark.parametrize("step", [1.0, 0.5, 0.75])
+@pytest.mark.parametrize("labels", [1, 2, 3, 9])
+def test_refinement_equals_naive(backend, rng, step, labels):
+    volume = -rng.random((6, 7, labels)).astype(np.float32)
+    volume[0] = 0  # flat costs: the curvature floor
+    chosen = backend.argmin(volume)
+    refined = chosen * step - 3 + backend.refine(volume, chosen, step)
+    np.testing.assert_allclose(refined, naive.refine(volume, chosen, -3, step), atol=1e-4)
+    assert np.abs(refined - (chosen * step - 3)).max() <= step / 2 + 1e-6
+
+
+def test_same_bits_every_time(backend, rng):
+    f, wx, wy = problem(rng, 37, 53, 20)
+    first, second = (backend.dual_mm(f, wx, wy, P1, P2, 2) for _ in range(2))
+    assert first[0].tobytes() == second[0].tobytes()
+    assert first[1].tobytes() == second[1].tobytes()

@@ -1,0 +1,61 @@
+"""Intermediate tensors of the published weights: accuracy alone does not show a wrong convention."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybridstereo.convert import convert
+from hybridstereo.crf import solve
+from hybridstereo.features import features_forward, network_input
+from hybridstereo.io.images import read_image
+from hybridstereo.labels import LabelRange
+from hybridstereo.model import StageClock, edge_weights, predict, unary_volume
+
+pytestmark = pytest.mark.shared
+
+CASES = {
+    "teddy_crf": "middlebury-3-cnn",
+    "teddy_full": "middlebury-3-full",
+    "kitti_joint": "kitti-3-joint",
+}
+
+
+@pytest.fixture(params=CASES.items(), ids=CASES.keys())
+def case(request, shared, tmp_path):
+    name, parameters = request.param
+    folder = shared / "official" / parameters
+    model = convert(folder / "params.npz", folder / "crf.cfg", tmp_path / "model.h5")
+    golden = dict(np.load(shared / "official" / "golden" / f"{name}.npz"))
+    left, right = (
+        read_image(shared / "official" / "golden" / f"{name}_{side}.png")
+        for side in ("left", "right")
+    )
+    return model, left, right, golden
+
+
+def test_tensors(backend, case):
+    model, left, right, golden = case
+    labels = LabelRange(float(golden["min_disparity"]), golden["f"].shape[2])
+    for image, side in ((left, "left"), (right, "right")):
+        features = features_forward(backend, network_input(image, model.unary), model.unary)
+        np.testing.assert_allclose(features[::3, ::3], golden[f"features_{side}"], atol=1e-5)
+    volume = unary_volume(model, backend, left, right, labels, StageClock())
+    np.testing.assert_allclose(volume, golden["f"], atol=1e-5)
+    edges = edge_weights(model, backend, left, StageClock())
+    np.testing.assert_allclose(edges.wx[:, :-1], golden["wx"][:, :-1], atol=1e-4)
+    np.testing.assert_allclose(edges.wy[:-1], golden["wy"][:-1], atol=1e-4)
+    solution = solve(backend, volume, edges, model.config.penalties, 5)
+    np.testing.assert_allclose(solution.minorant, golden["F"], atol=1e-4)
+    np.testing.assert_allclose(solution.bounds, golden["bound_trace"], rtol=1e-5)
+    assert solution.energy == pytest.approx(float(golden["energy"]), rel=1e-5)
+    assert (solution.labels != golden["labels"]).mean() <= 5e-4
+
+
+def test_disparities(backend, case):
+    model, left, right, golden = case
+    labels = LabelRange(float(golden["min_disparity"]), golden["f"].shape[2])
+    for refine, key in ((False, "disparity"), (True, "refined")):
+        prediction = predict(model, backend, left, right, labels=labels, refine=refine)
+        differs = np.abs(prediction.disparity - golden[key]) > 1e-2
+        assert differs.mean() <= 5e-4
