@@ -35,8 +35,15 @@ def _label_positions(disparities: np.ndarray, dtype: Any) -> tuple[np.ndarray, n
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _softmax_band(
-    band: Any, band_start: int, x_start: int, pixels: int, width: int, offsets: Any,
-    fractions: Any, whole: bool, volume_row: Any,
+    band: Any,
+    band_start: int,
+    x_start: int,
+    pixels: int,
+    width: int,
+    offsets: Any,
+    fractions: Any,
+    whole: bool,
+    volume_row: Any,
 ) -> None:
     """volume_row[x] = -softmax of the scores of pixel x, for ``pixels`` pixels from x_start on.
 
@@ -88,9 +95,7 @@ def _softmax_band(
             scores[k] *= scale
 
 
-def correlation_forward(
-    left: np.ndarray, right: np.ndarray, disparities: np.ndarray
-) -> np.ndarray:
+def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -122,9 +127,7 @@ def correlation_forward(
                 end = max(min(x + pixels + highest, width), begin)
                 band = buffer[: pixels * (end - begin)].reshape(pixels, end - begin)
                 np.matmul(left[y, x : x + pixels], right[y, begin:end].T, out=band)
-                _softmax_band(
-                    band, begin, x, pixels, width, offsets, fractions, whole, volume[y]
-                )
+                _softmax_band(band, begin, x, pixels, width, offsets, fractions, whole, volume[y])
 
     run_tiles(worker, range(height))
     return volume

@@ -28,14 +28,14 @@ def probe() -> CudaStatus:
         return CudaStatus(False, f"numba's CUDA support cannot be imported ({error})", use_cpu)
     try:
         devices = [
-            f"{_text(device.name)} (compute capability {'.'.join(map(str, device.compute_capability))})"
+            f"{_text(device.name)} (compute capability {major}.{minor})"
             for device in cuda.list_devices()
+            for major, minor in [device.compute_capability]
         ]
     except Exception as error:  # the driver wrapper raises many types, some private
-        detail = str(error).strip().splitlines()
         return CudaStatus(
             False,
-            "no CUDA driver was found" + (f" ({detail[-1].strip()})" if detail else ""),
+            f"the CUDA driver does not answer ({_detail(error)})",
             f"Install an NVIDIA driver and check that nvidia-smi lists the GPU. {use_cpu}",
         )
     if not devices:
@@ -47,3 +47,9 @@ def probe() -> CudaStatus:
 
 def _text(name: str | bytes) -> str:
     return name.decode() if isinstance(name, bytes) else name
+
+
+def _detail(error: Exception) -> str:
+    """The first two lines of the driver's complaint; the rest are instructions for Numba users."""
+    lines = [line.strip(" :.") for line in str(error).splitlines()]
+    return ": ".join([line for line in lines if line][:2]) or type(error).__name__

@@ -34,9 +34,7 @@ _STACK_DEPTH = 64
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _message_pass(
-    source: Any, source_min: Any, p1: Any, p2: Any, base: Any, target: Any
-) -> Any:
+def _message_pass(source: Any, source_min: Any, p1: Any, p2: Any, base: Any, target: Any) -> Any:
     """target = base + msg(source), eq. in SPEC 6.4; returns the minimum of the target.
 
     source, target: (K + 2*_MARGIN,) padded rows; base: (K,).
@@ -75,7 +73,12 @@ def _split_min_marginal(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _reply(
-    split: Any, split_min: Any, p1: Any, p2: Any, base: Any, target: Any,
+    split: Any,
+    split_min: Any,
+    p1: Any,
+    p2: Any,
+    base: Any,
+    target: Any,
     negated: Any,
 ) -> Any:
     """m = msg(split); target = base + m and negated = -m; returns the two minima."""
@@ -107,8 +110,19 @@ def _emit(row: Any, f: Any, cost: Any, last: bool) -> None:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _chain(
-    f: Any, costs: Any, weights: Any, first: int, step: int, nodes: int, p1: Any, p2: Any,
-    last: bool, M: Any, minima: Any, scratch: Any, stack: Any,
+    f: Any,
+    costs: Any,
+    weights: Any,
+    first: int,
+    step: int,
+    nodes: int,
+    p1: Any,
+    p2: Any,
+    last: bool,
+    M: Any,
+    minima: Any,
+    scratch: Any,
+    stack: Any,
 ) -> float:
     """Minorant of one chain by recursive bisection (SPEC 6.4), moved to the other family.
 
@@ -180,7 +194,9 @@ def _chain(
                 split, split_min, edge_p1, edge_p2, costs[first + a * step], M[a], negated
             )
         if b == far:
-            minima[b] = _message_pass(negated, negated_min, edge_p1, edge_p2, M[b][_MARGIN : _MARGIN + labels], M[b])
+            minima[b] = _message_pass(
+                negated, negated_min, edge_p1, edge_p2, M[b][_MARGIN : _MARGIN + labels], M[b]
+            )
             _emit(M[b], f[first + b * step], costs[first + b * step], last)
             bound += minima[b]
         else:
@@ -197,8 +213,16 @@ def _chain(
 
 @njit(parallel=True, cache=True, error_model="numpy")
 def _sweep(
-    f: Any, costs: Any, weights: Any, chains: int, nodes: int, chain_step: int, node_step: int,
-    p1: Any, p2: Any, last: bool,
+    f: Any,
+    costs: Any,
+    weights: Any,
+    chains: int,
+    nodes: int,
+    chain_step: int,
+    node_step: int,
+    p1: Any,
+    p2: Any,
+    last: bool,
 ) -> float:
     """All chains of one orientation: costs <- f - costs + F (SPEC 6.2); returns the bound.
 
@@ -215,8 +239,19 @@ def _sweep(
         begin = block * _CHAINS_PER_BLOCK
         for chain in range(begin, min(begin + _CHAINS_PER_BLOCK, chains)):
             bounds[chain] = _chain(
-                f, costs, weights, chain * chain_step, node_step, nodes, p1, p2, last,
-                M, minima, scratch, stack,
+                f,
+                costs,
+                weights,
+                chain * chain_step,
+                node_step,
+                nodes,
+                p1,
+                p2,
+                last,
+                M,
+                minima,
+                scratch,
+                stack,
             )
     # Summed in chain order, so the bound does not depend on the scheduling.
     total = 0.0
@@ -262,7 +297,15 @@ def dual_mm(
             flat_f, flat_costs, flat_wx, height, width, width, 1, number(p1), number(p2), False
         )
         bounds[2 * i + 1] = _sweep(
-            flat_f, flat_costs, flat_wy, width, height, 1, width, number(p1), number(p2),
+            flat_f,
+            flat_costs,
+            flat_wy,
+            width,
+            height,
+            1,
+            width,
+            number(p1),
+            number(p2),
             i == iterations - 1,
         )
     return costs, bounds

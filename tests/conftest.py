@@ -27,6 +27,11 @@ def shared() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session")
+def sample() -> Path:
+    return Path(__file__).resolve().parents[1] / "data" / "sample"
+
+
 @pytest.fixture(scope="session", params=["cpu"])
 def backend(request: pytest.FixtureRequest) -> kernels.Backend:
     return kernels.select(request.param)

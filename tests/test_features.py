@@ -30,7 +30,9 @@ def as_pairs(layers):
     return [(layer.weight, layer.bias) for layer in layers]
 
 
-@pytest.mark.parametrize(("layers", "before", "after"), [(1, 1, 1), (2, 1, 2), (3, 2, 2), (7, 4, 4)])
+@pytest.mark.parametrize(
+    ("layers", "before", "after"), [(1, 1, 1), (2, 1, 2), (3, 2, 2), (7, 4, 4)]
+)
 def test_padding_keeps_the_image_size(rng, layers, before, after):
     padding = padding_of(network(rng, layers))
     assert padding.before == (before, before)

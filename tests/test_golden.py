@@ -1,4 +1,4 @@
-"""Intermediate tensors of the published weights: accuracy alone does not show a wrong convention."""
+"""Intermediate tensors of the published weights: accuracy alone does not show wrong conventions."""
 
 from __future__ import annotations
 

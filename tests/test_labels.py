@@ -15,7 +15,8 @@ def test_disparities():
 
 
 @pytest.mark.parametrize(
-    ("count", "rounded"), [(1, 1), (2, 2), (3, 4), (60, 64), (64, 64), (65, 128), (190, 256), (500, 256)]
+    ("count", "rounded"),
+    [(1, 1), (2, 2), (3, 4), (60, 64), (64, 64), (65, 128), (190, 256), (500, 256)],
 )
 def test_paper_rounding(count, rounded):
     assert LabelRange(1.0, count, 0.5).paper_rounding() == LabelRange(1.0, rounded, 0.5)

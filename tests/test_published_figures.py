@@ -57,7 +57,9 @@ def converted(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return models
 
 
-def run(left: Path, right: Path, model: str, output: Path, *options: str) -> tuple[dict, np.ndarray]:
+def run(
+    left: Path, right: Path, model: str, output: Path, *options: str
+) -> tuple[dict, np.ndarray]:
     arguments = ["infer", str(left), str(right), "--model", model, "-o", str(output), "--json"]
     done = CliRunner().invoke(cli, [*arguments, *options], catch_exceptions=False)
     return json.loads(done.stdout), read_disparity(output)

@@ -21,12 +21,12 @@ _CHANNEL_MIXES = np.array(
 
 # Slope of the comparison in units of the image's standard deviation: beyond about 1/gain a
 # difference counts as "brighter" or "darker" whatever its size.
-_COMPARISON_GAIN = 6.0
-# The later layers only move channels; a slope of 1 keeps their values nearly linear.
-_TRANSPORT_GAIN = 1.2
+_COMPARISON_GAIN = 20.0
+# The second layer moves channels and sharpens the comparison once more.
+_TRANSPORT_GAIN = 2.0
 # Height of the final features: scores are at most 96 times its square, and the softmax has no
 # temperature, so this sets how sure the network is.
-_FEATURE_GAIN = 0.42
+_FEATURE_GAIN = 0.36
 _COLOUR_GAIN = 0.5
 
 
@@ -64,9 +64,9 @@ def census_model() -> StereoModel:
         for kernel in (compare, *moves)
     ]
     config = ModelConfig(
-        weight_scale=0.2,
-        p1=1.0,
-        p2=5.0,
+        weight_scale=0.1,
+        p1=1.5,
+        p2=8.0,
         description="hand-set soft census transform with contrast weights; nothing is trained",
     )
     return StereoModel(tuple(layers), config=config)

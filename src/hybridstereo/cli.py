@@ -179,7 +179,9 @@ def convert(parameters: str, config: str | None, output: str) -> None:
 
     model = run(parameters, config, output)
     edges = "Pairwise-CNN" if model.config.edge_model == "cnn" else "contrast weights"
-    click.echo(f"{len(model.unary)} layers, {edges}, {model.parameter_count:,} parameters", err=True)
+    click.echo(
+        f"{len(model.unary)} layers, {edges}, {model.parameter_count:,} parameters", err=True
+    )
     click.echo(output)
 
 

@@ -60,9 +60,7 @@ def published_model(
     )
 
 
-def _check_agreement(
-    parameters: PublishedParameters, config: PublishedConfig, name: str
-) -> None:
+def _check_agreement(parameters: PublishedParameters, config: PublishedConfig, name: str) -> None:
     if config.matching not in _EDGE_MODEL_OF:
         raise ModelError(
             f"The configuration has matching = {config.matching}",
@@ -96,8 +94,6 @@ def _check_agreement(
 def convert(parameters: str | Path, config: str | Path | None, output: str | Path) -> StereoModel:
     """Convert a published ``params.npz`` (and its ``.cfg``) to an HDF5 model file."""
     published_config = None if config is None else read_published_config(config)
-    model = published_model(
-        read_parameters(parameters), published_config, Path(parameters).name
-    )
+    model = published_model(read_parameters(parameters), published_config, Path(parameters).name)
     save_model(output, model)
     return model

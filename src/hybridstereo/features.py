@@ -1,4 +1,4 @@
-"""Images -> features: mirror padding, normalisation and the Unary-CNN (paper, sec. 3; SPEC 2, 3)."""
+"""Images -> features: padding, normalisation and the Unary-CNN (paper, sec. 3; SPEC 2, 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConvLayer:
 
 @dataclass(frozen=True)
 class Padding:
-    """Pixels added before (top, left) and after (bottom, right) the image, vertically and horizontally."""
+    """Pixels added before (top, left) and after (bottom, right) the image: (rows, columns) each."""
 
     before: tuple[int, int]
     after: tuple[int, int]
@@ -90,7 +90,7 @@ def network_input(image: np.ndarray, layers: Sequence[ConvLayer]) -> np.ndarray:
 def features_forward(
     backend: Backend, network_in: np.ndarray, layers: Sequence[ConvLayer]
 ) -> np.ndarray:
-    """The Unary-CNN: tanh after every layer, the last one included; (H+2p, W+2p, 3) -> (H, W, C)."""
+    """The Unary-CNN, tanh after every layer, also the last: (H+2p, W+2p, 3) -> (H, W, C)."""
     activation = network_in
     for layer in layers:
         activation = backend.conv_forward(activation, layer.weight, layer.bias, True)

@@ -18,6 +18,7 @@ from .memory import inference_memory, peak_memory, require_memory
 from .model import Prediction, StereoModel, predict
 from .zoo import DEFAULT_MODEL, load_model
 
+
 @dataclass(frozen=True)
 class InferOptions:
     """What the user asked for; None means "as the model says".
@@ -119,7 +120,7 @@ def infer(
     right: str,
     output: str,
     color: str | None,
-    options: InferOptions = InferOptions(),
+    options: InferOptions | None = None,
     on_stage: Callable[[str], None] | None = None,
 ) -> InferReport:
     """Compute the disparity map of a pair of image files and write it.
@@ -133,10 +134,11 @@ def infer(
     color
         Colour picture to write as well, or None.
     options
-        Model, labels, method, device.
+        Model, labels, method, device; None for the defaults.
     on_stage
         Called with the name of each stage when it begins.
     """
+    options = options or InferOptions()
     # What can be refused is refused before the work, not after it.
     check_output(output)
     if color is not None:
@@ -188,4 +190,3 @@ def default_outputs(left: str) -> tuple[str, str]:
     """Map and picture in the working directory, named after the left image."""
     stem = "stdin" if is_standard_stream(left) else Path(left).stem
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
-

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class StereoModel:
-    """Parameters of the Unary-CNN, of the Pairwise-CNN (empty without one) and the configuration."""
+    """Parameters of the Unary-CNN, of the Pairwise-CNN (empty without one), configuration."""
 
     unary: tuple[ConvLayer, ...]
     pairwise: tuple[ConvLayer, ...] = ()
@@ -118,24 +119,26 @@ class StereoModel:
                 _config(stored.config),
             )
         except ModelError as error:
-            raise ModelError(f"{name} is not a usable model: {error.message}", error.hint) from error
+            raise ModelError(
+                f"{name} is not a usable model: {error.message}", error.hint
+            ) from error
 
 
 def _config(stored: Mapping[str, object]) -> ModelConfig:
-    values = {}
-    for entry in fields(ModelConfig):
-        if entry.name not in stored:
-            raise ModelError(f"its attribute '{entry.name}' is missing")
-        default, value = entry.default, stored[entry.name]
+    values: dict[str, Any] = {}
+    for name, default in asdict(ModelConfig()).items():
+        if name not in stored:
+            raise ModelError(f"its attribute '{name}' is missing")
+        value = stored[name]
         kind = type(default)
         if isinstance(value, bool) or not isinstance(value, (int, kind) if kind is float else kind):
-            raise ModelError(f"its attribute '{entry.name}' is not a {kind.__name__}")
-        values[entry.name] = kind(value)
+            raise ModelError(f"its attribute '{name}' is not a {kind.__name__}")
+        values[name] = kind(value)
     return ModelConfig(**values)
 
 
 def _layers(tensors: Mapping[str, np.ndarray], network: str) -> tuple[ConvLayer, ...]:
-    layers = []
+    layers: list[ConvLayer] = []
     while (weight := tensors.get(f"{network}/{len(layers)}/weight")) is not None:
         layers.append(ConvLayer(weight, tensors.get(f"{network}/{len(layers)}/bias")))
     known = {f"{network}/{i}/{part}" for i in range(len(layers)) for part in ("weight", "bias")}

@@ -1,14 +1,13 @@
-"""Matrix products of a cache-resident tile, blocked for the processor's vector registers.
+"""Tiles of a convolution: cut them out, multiply them by the kernels, apply tanh.
 
-The convolutions multiply thousands of small matrices by the same kernels.  BLAS copies both
-factors into an order of its own on every call, which costs a fifth of the time at these sizes;
-here the kernels are brought into that order once (`pack`) and the tile is read where it lies.
+What the direct (``conv_cpu.py``) and the Winograd convolution (``winograd.py``) share.  Both
+multiply thousands of small matrices by the same kernels.  BLAS copies both factors into an order
+of its own in every call, which costs a fifth of the time at these sizes; here the kernels are
+brought into that order once (`pack`) and the tile is read where it lies.
 
 A block of the product stays in twelve registers while the loop runs over the inner dimension:
 4 rows by 3 vectors where that many columns are left, 12 rows by 1 vector for the rest.  Numba
-has no vector type, and LLVM does not find such a blocking by itself, hence the small `Vector`
-type at the top.  Its width is fixed at 32 bytes (AVX2); LLVM splits it where registers are
-narrower.
+has no vectors, and LLVM does not find such a blocking by itself, hence the small `Vector` type.
 """
 
 from __future__ import annotations
@@ -18,37 +17,88 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_jitable, register_model
 
+from . import simd
+
 __all__ = [
-    "lanes",
+    "TILE_ROWS",
+    "apply_tanh",
+    "cut_strip",
     "load",
     "multiply",
     "multiply_transposed",
     "pack",
-    "padded",
+    "padded_columns",
+    "padded_rows",
+    "row_bands",
     "store",
     "vector_lanes",
 ]
 
+# AVX2; where registers are narrower LLVM splits the vectors.
 _REGISTER_BYTES = 32
+
 # A block has 12 sums: enough to hide the latency of the multiply-add, few enough to leave
-# registers for the factors.  100 columns are 4 * 24 + 4, so a wide block of 4 x 24 leaves the
-# least unused lanes in the layers of the paper.
+# registers for the factors.  100 columns are 4 * 24 + 4, so that wide blocks of 24 columns leave
+# hardly any lane unused in the layers of the paper.
 _WIDE_ROWS, _WIDE_VECTORS = 4, 3
 _NARROW_ROWS = 12
 
-
-def lanes(dtype: np.dtype) -> int:
-    """Numbers per vector register."""
-    return _REGISTER_BYTES // dtype.itemsize
+TILE_ROWS = _NARROW_ROWS  # the matrices of a tile have room for a multiple of this many rows
 
 
-def padded(size: int, multiple: int) -> int:
-    """The next multiple of ``multiple``."""
-    return -(-size // multiple) * multiple
+def row_bands(rows: int, height: int) -> list[tuple[int, int]]:
+    """Cut ``rows`` into bands (first, last + 1) of ``height`` rows; the last may be lower."""
+    return [(first, min(first + height, rows)) for first in range(0, rows, height)]
+
+
+# ---------------------------------------------------------------- strips of an image
+
+
+@njit(nogil=True, cache=True)
+def cut_strip(
+    image: Any, y: Any, derivative: bool, top: int, left: int, rows: int, columns: int, strip: Any
+) -> None:
+    """strip[r, c] = image[top + r, left + c], 0 outside the image.
+
+    Parameters
+    ----------
+    image, y
+        (H, W, C).  With ``derivative``, the image is a gradient with respect to y = tanh(z),
+        and the strip becomes the gradient with respect to z; otherwise y is not read.
+    strip
+        Flat, with room for ``rows * columns * C``.
+    """
+    height, width, channels = image.shape
+    first = min(max(0, -left), columns) * channels
+    last = max(min(columns, width - left) * channels, first)
+    for r in range(rows):
+        target = strip[r * columns * channels : (r + 1) * columns * channels]
+        if top + r < 0 or top + r >= height or first == last:
+            target[:] = 0
+            continue
+        target[:first] = 0
+        target[last:] = 0
+        inside = target[first:last]
+        begin = left * channels + first
+        source = image[top + r].reshape(-1)[begin : begin + inside.size]
+        if derivative:
+            value = y[top + r].reshape(-1)[begin : begin + inside.size]
+            for j in range(inside.size):
+                inside[j] = source[j] * (1 - value[j] * value[j])
+        else:
+            inside[:] = source
+
+
+# Without error_model="numpy" the division may raise, which rules out vector instructions.
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def apply_tanh(source: Any, target: Any) -> None:
+    """target = tanh(source), both flat; may be the same array."""
+    for j in range(target.size):
+        target[j] = simd.tanh(source[j])
 
 
 # ---------------------------------------------------------------- the vector type
@@ -119,7 +169,7 @@ def _broadcast(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def vector_lanes(typingctx: Any, array: Any) -> Any:
-    """`lanes` of the array's dtype, as a constant in compiled code."""
+    """Numbers of the array's dtype per vector; a constant in compiled code."""
     count = Vector(array.dtype).lanes
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -185,14 +235,14 @@ def _put(total: Any, c: Any, at: int, accumulate: bool) -> None:
 @register_jitable
 def _wide_block(
     a: Any, at: int, row: int, step: int, b: Any, start: int, line: int, depth: int,
-    c: Any, to: int, pitch: int, accumulate: bool,
+    c: Any, to: int, accumulate: bool,
 ) -> None:  # fmt: skip
     """4 rows by 3 vectors of ``c[r, l] (+)= sum_k a[r, k] * b[k, l]``.
 
     Arrays are flat: ``a[r, k]`` is at ``at + r*row + k*step``, ``b[k, l]`` at
-    ``start + k*line + l`` and ``c[r, l]`` at ``to + r*pitch + l``.
+    ``start + k*line + l`` and ``c[r, l]`` at ``to + r*columns + l``.
     """
-    lanes = vector_lanes(c)
+    lanes, columns = vector_lanes(c), c.shape[1]
     s00 = s01 = s02 = s10 = s11 = s12 = s20 = s21 = s22 = s30 = s31 = s32 = _zero(c)
     for _ in range(depth):
         b0, b1, b2 = load(b, start), load(b, start + lanes), load(b, start + 2 * lanes)
@@ -209,13 +259,13 @@ def _wide_block(
     sums = ((s00, s01, s02), (s10, s11, s12), (s20, s21, s22), (s30, s31, s32))
     for r, vectors in enumerate(sums):
         for v, total in enumerate(vectors):
-            _put(total, c, to + r * pitch + v * lanes, accumulate)
+            _put(total, c, to + r * columns + v * lanes, accumulate)
 
 
 @register_jitable
 def _narrow_block(
     a: Any, at: int, row: int, step: int, b: Any, start: int, line: int, depth: int,
-    c: Any, to: int, pitch: int, accumulate: bool,
+    c: Any, to: int, accumulate: bool,
 ) -> None:  # fmt: skip
     """12 rows by 1 vector of the same product."""
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = s8 = s9 = s10 = s11 = _zero(c)
@@ -235,10 +285,21 @@ def _narrow_block(
         at += step
         start += line
     for r, total in enumerate((s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11)):
-        _put(total, c, to + r * pitch, accumulate)
+        _put(total, c, to + r * c.shape[1], accumulate)
 
 
 # ---------------------------------------------------------------- products
+
+
+def padded_columns(columns: int, dtype: np.dtype) -> int:
+    """Columns of a product: the next multiple of a vector's lanes."""
+    lanes = _REGISTER_BYTES // dtype.itemsize
+    return -(-columns // lanes) * lanes
+
+
+def padded_rows(rows: int) -> int:
+    """Rows of a product: the next multiple of `TILE_ROWS`."""
+    return -(-rows // TILE_ROWS) * TILE_ROWS
 
 
 def pack(matrices: np.ndarray) -> np.ndarray:
@@ -249,69 +310,69 @@ def pack(matrices: np.ndarray) -> np.ndarray:
     panels
         (..., depth * padded_columns(N)): for every block of columns, wide ones first, its rows.
     """
-    depth, columns = matrices.shape[-2:]
-    width = lanes(matrices.dtype)
-    wide = _WIDE_VECTORS * width
-    filled = np.zeros((*matrices.shape[:-1], padded(columns, width)), matrices.dtype)
+    *batch, depth, columns = matrices.shape
+    filled = np.zeros((*batch, depth, padded_columns(columns, matrices.dtype)), matrices.dtype)
     filled[..., :columns] = matrices
-    rest = filled.shape[-1] // wide * wide
-    starts = [*range(0, rest, wide), *range(rest, filled.shape[-1], width)]
+    lanes = _REGISTER_BYTES // matrices.dtype.itemsize
+    wide = _WIDE_VECTORS * lanes
+    edge = filled.shape[-1] // wide * wide
+    starts = [*range(0, edge, wide), *range(edge, filled.shape[-1], lanes)]
     blocks = np.split(filled, starts[1:], axis=-1)
-    flat = [block.reshape(*matrices.shape[:-2], -1) for block in blocks]
-    return np.ascontiguousarray(np.concatenate(flat, axis=-1))
+    return np.concatenate([block.reshape(*batch, -1) for block in blocks], axis=-1)
 
 
 @register_jitable
-def multiply(
-    a: Any, at: int, rows: int, depth: int, panels: Any, start: int, c: Any, to: int, columns: int
+def _multiply_blocks(
+    a: Any, row: int, step: int, b: Any, packed: bool, rows: int, depth: int, c: Any
 ) -> None:
-    """``c = a @ b`` for row-major a (rows, depth) at ``at`` and c (rows, columns) at ``to``.
-
-    ``panels`` holds `pack` (b) from ``start`` on.  ``columns`` is a multiple of the lanes, and
-    both a and c have room for the next multiple of 12 rows, whose values do not matter.
-    """
-    lanes = vector_lanes(c)
-    wide = _WIDE_VECTORS * lanes
+    """Go through the blocks of c (rows, columns); the strides are those of `_wide_block`."""
+    lanes, columns = vector_lanes(c), c.shape[1]
     column = 0
-    while columns - column >= wide:
-        for r in range(0, rows, _WIDE_ROWS):
-            _wide_block(
-                a, at + r * depth, depth, 1, panels, start + column * depth, wide, depth,
-                c, to + r * columns + column, columns, False,
-            )  # fmt: skip
-        column += wide
     while column < columns:
-        for r in range(0, rows, _NARROW_ROWS):
-            _narrow_block(
-                a, at + r * depth, depth, 1, panels, start + column * depth, lanes, depth,
-                c, to + r * columns + column, columns, False,
-            )  # fmt: skip
-        column += lanes
+        wide = columns - column >= _WIDE_VECTORS * lanes
+        width = _WIDE_VECTORS * lanes if wide else lanes
+        start = column * depth if packed else column
+        line = width if packed else columns
+        if wide:
+            for r in range(0, rows, _WIDE_ROWS):
+                to = r * columns + column
+                _wide_block(a, r * row, row, step, b, start, line, depth, c, to, not packed)
+        else:
+            for r in range(0, rows, _NARROW_ROWS):
+                to = r * columns + column
+                _narrow_block(a, r * row, row, step, b, start, line, depth, c, to, not packed)
+        column += width
 
 
 @register_jitable
-def multiply_transposed(
-    a: Any, at: int, rows: int, depth: int, b: Any, start: int, c: Any, to: int, columns: int
-) -> None:
-    """``c += a.T @ b`` for row-major a (depth, rows), b (depth, columns) and c (rows, columns).
+def multiply(a: Any, rows: int, panels: Any, c: Any) -> None:
+    """``c[:rows] = a[:rows] @ b``.
 
-    The same conditions as in `multiply` hold for ``columns`` and for the rows of c; a is read up
-    to 11 numbers past its end.
+    Parameters
+    ----------
+    a
+        (R, depth), R >= rows a multiple of `TILE_ROWS`.
+    panels
+        b (depth, N) after `pack`.
+    c
+        (R, padded_columns(N)); its further rows and columns are overwritten as well.
     """
-    lanes = vector_lanes(c)
-    wide = _WIDE_VECTORS * lanes
-    column = 0
-    while columns - column >= wide:
-        for r in range(0, rows, _WIDE_ROWS):
-            _wide_block(
-                a, at + r, 1, rows, b, start + column, columns, depth,
-                c, to + r * columns + column, columns, True,
-            )  # fmt: skip
-        column += wide
-    while column < columns:
-        for r in range(0, rows, _NARROW_ROWS):
-            _narrow_block(
-                a, at + r, 1, rows, b, start + column, columns, depth,
-                c, to + r * columns + column, columns, True,
-            )  # fmt: skip
-        column += lanes
+    depth = a.shape[1]
+    _multiply_blocks(a, depth, 1, panels, True, rows, depth, c)
+
+
+@register_jitable
+def multiply_transposed(a: Any, depth: int, b: Any, c: Any) -> None:
+    """``c += a[:depth].T @ b[:depth]``.
+
+    Parameters
+    ----------
+    a
+        (D, rows); numbers up to `TILE_ROWS` past the end of ``a[:depth]`` are read, too.
+    b
+        (D, columns), columns a multiple of `vector_lanes`.
+    c
+        (R, columns), R >= rows a multiple of `TILE_ROWS`; its further rows are overwritten.
+    """
+    rows = a.shape[1]
+    _multiply_blocks(a, 1, rows, b, False, rows, depth, c)

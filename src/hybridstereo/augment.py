@@ -1,0 +1,290 @@
+"""Random changes of a training pair that keep its stereo geometry right.
+
+Every function returns a new pair and leaves the one given untouched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridstereo.errors import InputError
+from hybridstereo.stereopair import Disparity, FloatImage, Mask, StereoPair
+
+_CROP_ATTEMPTS = 10
+_ABOVE_ONE = math.nextafter(1.0, 2.0)
+# Options that are numbers from 0 to below this.
+_RANGES = {
+    "min_valid": _ABOVE_ONE,
+    "vertical_flip": _ABOVE_ONE,
+    "horizontal_flip": _ABOVE_ONE,
+    "gain": 1.0,
+    "colour": 1.0,
+    "gamma": math.inf,
+    "noise": math.inf,
+}
+
+
+@dataclass(frozen=True)
+class AugmentOptions:
+    """How strongly to change a pair; the defaults change nothing.
+
+    Parameters
+    ----------
+    crop
+        (height, width) of the part to cut out, at most the size of the image; None: all of it.
+    min_valid
+        The fraction of valid pixels that a crop should have. The best of a few random places is
+        taken if none has as many.
+    vertical_flip, horizontal_flip
+        Probabilities. The horizontal flip also swaps the views, so that disparities stay positive;
+        pairs without truth for the right view are not flipped.
+    min_scale, max_scale
+        Range of the factor by which both views are resized, log-uniform.
+    gain
+        Each view is multiplied by a factor in ``1 ± gain``, below 1.
+    colour
+        Each channel of each view is multiplied by a factor in ``1 ± colour``, below 1.
+    gamma
+        Each view is raised to a power in ``[1 / (1 + gamma), 1 + gamma]``.
+    noise
+        Largest standard deviation of the noise added to each view, 1 being full brightness.
+
+    """
+
+    crop: tuple[int, int] | None = None
+    min_valid: float = 0.1
+    vertical_flip: float = 0.0
+    horizontal_flip: float = 0.0
+    min_scale: float = 1.0
+    max_scale: float = 1.0
+    gain: float = 0.0
+    colour: float = 0.0
+    gamma: float = 0.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.crop is not None and min(self.crop) < 1:
+            raise InputError(f"the crop is {self.crop[0]}x{self.crop[1]}", hint="Give HxW pixels")
+        for name, below in _RANGES.items():
+            value = getattr(self, name)
+            if not 0.0 <= value < below:
+                limit = "at most 1" if below == _ABOVE_ONE else f"less than {below:g}"
+                raise InputError(f"{name} is {value:g}", hint=f"Give 0 or more, but {limit}")
+        if not 0.0 < self.min_scale <= self.max_scale:
+            raise InputError(
+                f"the scale goes from {self.min_scale:g} to {self.max_scale:g}",
+                hint="Give two positive numbers, the smaller one first",
+            )
+
+
+def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
+    """Change a pair at random.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    options
+        How strongly.
+    rng
+        Decides everything: the same state gives the same result.
+
+    """
+    if options.min_scale != 1.0 or options.max_scale != 1.0:
+        pair = scale(pair, math.exp(rng.uniform(*np.log([options.min_scale, options.max_scale]))))
+    if rng.random() < options.vertical_flip:
+        pair = flip_vertically(pair)
+    if rng.random() < options.horizontal_flip and pair.right_disparity is not None:
+        pair = flip_horizontally(pair)
+    if options.crop is not None:
+        pair = random_crop(pair, options.crop, options.min_valid, rng)
+    return disturb(pair, options, rng)
+
+
+def flip_vertically(pair: StereoPair) -> StereoPair:
+    """Turn both views upside down."""
+    return _rearranged(pair, lambda values: values[::-1])
+
+
+def flip_horizontally(pair: StereoPair) -> StereoPair:
+    """Mirror both views and swap them.
+
+    The mirrored right view is the left view of the mirrored world, with the same disparities.
+
+    Parameters
+    ----------
+    pair
+        With truth for the right view.
+
+    """
+    if pair.right_disparity is None or pair.right_valid is None:
+        raise ValueError("flipping horizontally needs the truth for the right view")
+    swapped = replace(
+        pair,
+        left=pair.right,
+        right=pair.left,
+        disparity=pair.right_disparity,
+        valid=pair.right_valid,
+        right_disparity=pair.disparity,
+        right_valid=pair.valid,
+    )
+    return _rearranged(swapped, lambda values: values[:, ::-1])
+
+
+def crop(pair: StereoPair, top: int, left: int, height: int, width: int) -> StereoPair:
+    """Cut the same window out of both views.
+
+    Disparities stay as they are. Pixels whose match is cut off are no longer valid.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    top, left, height, width
+        The window, inside the image.
+
+    """
+    bottom, end = top + height, left + width
+    if not (0 <= top < bottom <= pair.height and 0 <= left < end <= pair.width):
+        raise ValueError(f"a window of {height}x{width} at ({top}, {left}) leaves the image")
+    part = _rearranged(pair, lambda values: values[top:bottom, left:end])
+    valid = part.valid & _match_inside(part.disparity, -1)
+    if part.right_disparity is None or part.right_valid is None:
+        return replace(part, valid=valid)
+    right_valid = part.right_valid & _match_inside(part.right_disparity, 1)
+    return replace(part, valid=valid, right_valid=right_valid)
+
+
+def random_crop(
+    pair: StereoPair, size: tuple[int, int], min_valid: float, rng: np.random.Generator
+) -> StereoPair:
+    """Cut out a window at a random place where enough pixels are valid.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    size
+        (height, width); a side that is longer than the image's is shortened.
+    min_valid
+        The fraction of pixels that should be valid; if no place of a few has as many, the best.
+    rng
+        Picks the places.
+
+    """
+    height, width = min(size[0], pair.height), min(size[1], pair.width)
+    best, best_share = pair, -1.0
+    for _ in range(_CROP_ATTEMPTS):
+        top = int(rng.integers(pair.height - height + 1))
+        left = int(rng.integers(pair.width - width + 1))
+        part = crop(pair, top, left, height, width)
+        share = float(part.valid.mean())
+        if share > best_share:
+            best, best_share = part, share
+        if share >= min_valid:
+            break
+    return best
+
+
+def scale(pair: StereoPair, factor: float) -> StereoPair:
+    """Resize both views by the same factor; disparities are multiplied by the horizontal one.
+
+    Disparities and masks take the value of the nearest pixel: between two surfaces there is none.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    factor
+        Positive; the sides are rounded to whole pixels.
+
+    """
+    height, width = (max(round(factor * side), 1) for side in (pair.height, pair.width))
+    horizontal = width / pair.width
+    # Centres of the new pixels in the old image.
+    rows = ((np.arange(height) + 0.5) * (pair.height / height)).astype(np.intp)
+    columns = ((np.arange(width) + 0.5) * (pair.width / width)).astype(np.intp)
+
+    def image(values: FloatImage) -> FloatImage:
+        method = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+        resized = cv2.resize(values, (width, height), interpolation=method)
+        return np.clip(np.asarray(resized, np.float32), 0.0, 1.0)  # rounding may exceed 1
+
+    def disparity(values: Disparity) -> Disparity:
+        return values[np.ix_(rows, columns)] * np.float32(horizontal)
+
+    def mask(values: Mask) -> Mask:
+        return values[np.ix_(rows, columns)]
+
+    return replace(
+        pair,
+        left=image(pair.left),
+        right=image(pair.right),
+        disparity=disparity(pair.disparity),
+        valid=mask(pair.valid),
+        right_disparity=None if pair.right_disparity is None else disparity(pair.right_disparity),
+        right_valid=None if pair.right_valid is None else mask(pair.right_valid),
+        ndisp=None if pair.ndisp is None else max(math.ceil(horizontal * pair.ndisp), 1),
+        isint=False,
+    )
+
+
+def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
+    """Change gain, colour and gamma of each view and add noise, independently of the other view.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    options
+        The strengths.
+    rng
+        Draws the changes.
+
+    """
+    if not (options.gain or options.colour or options.gamma or options.noise):
+        return pair
+    left = _disturbed(pair.left, options, rng)
+    return replace(pair, left=left, right=_disturbed(pair.right, options, rng))
+
+
+def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generator) -> FloatImage:
+    gain = 1.0 + options.gain * rng.uniform(-1.0, 1.0)
+    colour = 1.0 + options.colour * rng.uniform(-1.0, 1.0, 3)
+    gamma = (1.0 + options.gamma) ** rng.uniform(-1.0, 1.0)
+    level = options.noise * rng.uniform()
+    changed = np.power(view, np.float32(gamma)) * (gain * colour).astype(np.float32)
+    if level > 0.0:
+        changed += np.float32(level) * rng.standard_normal(view.shape, np.float32)
+    return np.clip(changed, 0.0, 1.0)
+
+
+def _rearranged(pair: StereoPair, change: Callable[[NDArray[Any]], NDArray[Any]]) -> StereoPair:
+    """Apply a cut or a mirroring to all arrays of a pair; the results are copies."""
+
+    def applied(values: NDArray[Any]) -> NDArray[Any]:
+        return change(values).copy()
+
+    return replace(
+        pair,
+        left=applied(pair.left),
+        right=applied(pair.right),
+        disparity=applied(pair.disparity),
+        valid=applied(pair.valid),
+        right_disparity=None if pair.right_disparity is None else applied(pair.right_disparity),
+        right_valid=None if pair.right_valid is None else applied(pair.right_valid),
+    )
+
+
+def _match_inside(disparity: Disparity, direction: int) -> Mask:
+    """Where the matching point, rounded to a pixel, lies in the other view."""
+    width = disparity.shape[1]
+    match = np.arange(width) + np.float32(direction) * disparity
+    return (match >= -0.5) & (match <= width - 0.5)

@@ -1,0 +1,123 @@
+"""Your own pairs: a CSV file with one ``left,right,disparity[,mask]`` per line."""
+
+from __future__ import annotations
+
+import csv
+from functools import partial
+from pathlib import Path
+
+from hybridstereo.errors import InputError
+from hybridstereo.io.disparity import read_disparity
+from hybridstereo.io.images import read_bytes, read_pair
+from hybridstereo.io.mask import read_mask
+from hybridstereo.stereopair import Sample, StereoPair, build_pair
+
+EXPECTED = (
+    "Expected is a file with a line left,right,disparity or left,right,disparity,mask for each "
+    "pair, with paths relative to the file; see data/README.md"
+)
+
+_COLUMNS = ("left", "right", "disparity", "mask")
+_REQUIRED = _COLUMNS[:3]
+_HEADER_COLUMNS = (*_COLUMNS, "scene")
+
+
+def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
+    """List the pairs of a CSV file.
+
+    Blank lines and lines that start with ``#`` are passed over. The first line may name the
+    columns, then in any order and with a further column ``scene``: pairs of one scene stay on the
+    same side of a split. Without it every pair is a scene of its own.
+
+    Parameters
+    ----------
+    root
+        The file, or a folder with exactly one file ``*.csv``.
+
+    Returns
+    -------
+    samples
+        Of the pairs whose files are there.
+    warnings
+        What is missing, one sentence for each incomplete pair.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or a line has the wrong number of columns.
+
+    """
+    path = _csv_file(root)
+    samples: list[Sample] = []
+    warnings: list[str] = []
+    for line, row in _rows(path):
+        files = {name: path.parent / row[name] for name in _COLUMNS if row.get(name)}
+        missing = [str(file) for file in files.values() if not file.is_file()]
+        if missing:
+            warnings.append(f"{path}, line {line} is left out: {', '.join(missing)} missing")
+            continue
+        samples.append(
+            Sample(
+                name=f"line {line}: {row['left']}",
+                scene=f"csv/{row.get('scene') or f'{path} line {line}'}",
+                source="csv",
+                files=tuple(files.values()),
+                read=partial(
+                    _read, files["left"], files["right"], files["disparity"], files.get("mask")
+                ),
+            )
+        )
+    return samples, warnings
+
+
+def _csv_file(root: Path) -> Path:
+    if not root.is_dir():
+        return root
+    found = sorted(root.glob("*.csv"))
+    if len(found) != 1:
+        raise InputError(f"{root} holds {len(found)} CSV files", hint="Name the file itself")
+    return found[0]
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """The number and the cells, by column, of every line that describes a pair."""
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not a text file", hint=EXPECTED) from error
+    columns: tuple[str, ...] | None = None
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        if columns is None:
+            columns = _header(cells)
+            if columns is not None:
+                continue
+            columns = _COLUMNS
+        # A trailing mask may be left out; nothing else may.
+        row = dict(zip(columns, cells, strict=False))
+        if len(cells) > len(columns) or not all(row.get(name) for name in _REQUIRED):
+            raise InputError(
+                f"{path}, line {number}: {line.strip()!r} is not {','.join(columns)}",
+                hint="Write the paths of the left image, the right image and the disparity map",
+            )
+        rows.append((number, row))
+    return rows
+
+
+def _header(cells: list[str]) -> tuple[str, ...] | None:
+    """The columns if the line names them, else None."""
+    names = tuple(cell.lower() for cell in cells)
+    known = set(names) <= set(_HEADER_COLUMNS) and len(set(names)) == len(names)
+    return names if known and set(_REQUIRED) <= set(names) else None
+
+
+def _read(left: Path, right: Path, disparity: Path, mask: Path | None) -> StereoPair:
+    return build_pair(
+        str(left),
+        *read_pair(left, right),
+        read_disparity(disparity),
+        visible=None if mask is None else read_mask(mask),
+    )

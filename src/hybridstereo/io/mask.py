@@ -1,0 +1,39 @@
+"""Masks as image files: which pixels of a pair count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridstereo.errors import InputError
+from hybridstereo.io.images import decode_pixels, read_bytes
+
+
+def read_mask(path: Path) -> NDArray[np.bool_]:
+    """Read a mask; True where it is white.
+
+    White is the largest value of the pixel type (255: so Middlebury's 128 for occluded is not), or
+    1 in a file that holds nothing larger.
+
+    Parameters
+    ----------
+    path
+        An image; if it is coloured, its first stored channel counts.
+
+    Raises
+    ------
+    InputError
+        If the file is not an image of whole numbers.
+
+    """
+    pixels = decode_pixels(read_bytes(path), str(path))
+    if not np.issubdtype(pixels.dtype, np.integer):
+        raise InputError(
+            f"{path} holds {pixels.dtype} pixels, not a mask",
+            hint="Use an 8-bit image with 255 where the pair is valid",
+        )
+    values = pixels if pixels.ndim == 2 else pixels[..., 0]
+    white = 1 if values.max() == 1 else np.iinfo(values.dtype.str).max
+    return np.asarray(values == white)

@@ -1,0 +1,338 @@
+"""Training pairs, one after the other, prepared in the background.
+
+What step i gets, sample and augmentation, depends only on the seed and on i. A run that is resumed
+at step i therefore sees exactly what an uninterrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridstereo import augment as augmentation
+from hybridstereo.augment import AugmentOptions
+from hybridstereo.datasets import Dataset, Sample, StereoPair
+from hybridstereo.errors import InputError
+
+DEFAULT_CACHE_BYTES = 1 << 30
+
+# Streams of random numbers that must not depend on each other.
+_MIX, _ORDER, _AUGMENT = range(3)
+_LONGEST_BLOCK = 1000  # weights are rounded to multiples of its inverse
+_LEVELS = ((np.uint8, 255), (np.uint16, 65535))
+_NO_IMAGE: NDArray[np.float32] = np.empty((0, 0, 3), np.float32)
+
+
+class PairLoader:
+    """Endless pairs in random order, read ahead by a thread.
+
+    Within each source every sample appears once before any appears again; sources take turns in
+    proportion to their weights. Use it in a ``with`` statement, or call `close`: else its thread
+    lives on until the program ends.
+
+    Parameters
+    ----------
+    dataset
+        Loads the samples and gives the weights of the sources.
+    samples
+        The ones to draw from, for example those that `hybridstereo.datasets.split` picked.
+    seed
+        Together with the step it decides everything; a non-negative integer.
+    augment
+        How to change the pairs; None: not at all.
+    start_step, stop_step
+        The first step, and the one to stop before; None: never stop.
+    prefetch
+        How many pairs to prepare ahead. 0: prepare each when it is asked for, without a thread.
+    cache_bytes
+        How much memory decoded pairs may occupy. The longest unused go first.
+    cache
+        One to share with other loaders or with validation, instead of an own of `cache_bytes`.
+
+    Raises
+    ------
+    InputError
+        If there are no samples.
+
+    Examples
+    --------
+    >>> with PairLoader(dataset, samples, seed=0) as loader:  # doctest: +SKIP
+    ...     for step, pair in loader:
+    ...         train(step, pair)
+
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        samples: Sequence[Sample],
+        seed: int,
+        augment: AugmentOptions | None = None,
+        start_step: int = 0,
+        *,
+        stop_step: int | None = None,
+        prefetch: int = 2,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        cache: PairCache | None = None,
+    ) -> None:
+        self._schedule = Schedule(samples, dataset.weights, seed)
+        self._cache = PairCache(dataset, cache_bytes) if cache is None else cache
+        self._seed = seed
+        self._augment = augment
+        self._step = start_step
+        self._stop_step = stop_step
+        self._prefetch = prefetch
+        # Shared with the thread, under this condition:
+        self._changed = threading.Condition()
+        self._ready: deque[StereoPair] = deque()
+        self._error: BaseException | None = None
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        if prefetch > 0:
+            self._thread = threading.Thread(
+                target=self._work, args=(start_step,), name="pair loader", daemon=True
+            )
+            self._thread.start()
+
+    def __enter__(self) -> PairLoader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[tuple[int, StereoPair]]:
+        return self
+
+    def __next__(self) -> tuple[int, StereoPair]:
+        """The next step and its pair; raises what went wrong when the pair was prepared."""
+        if self._is_over(self._step) or self._closed:
+            raise StopIteration
+        pair = self._prepare(self._step) if self._thread is None else self._take()
+        self._step += 1
+        return self._step - 1, pair
+
+    def close(self) -> None:
+        """Stop reading ahead and wait for the thread; the loader gives no more pairs."""
+        with self._changed:
+            self._closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _take(self) -> StereoPair:
+        """Wait for the next pair of the thread."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._error or self._closed)
+            if self._ready:
+                pair = self._ready.popleft()
+                self._changed.notify_all()
+                return pair
+            if self._error is not None:
+                raise self._error
+        raise StopIteration  # closed by another thread in the meantime
+
+    def _work(self, step: int) -> None:
+        """Prepare pairs until told to stop or something fails; runs in the thread."""
+        try:
+            while not self._is_over(step):
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: self._closed or len(self._ready) < self._prefetch
+                    )
+                    if self._closed:
+                        return
+                pair = self._prepare(step)
+                step += 1
+                with self._changed:
+                    if not self._closed:
+                        self._ready.append(pair)
+                    self._changed.notify_all()
+        except BaseException as error:
+            # Whatever it is, it belongs to the one who waits for the pair.
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _is_over(self, step: int) -> bool:
+        return self._stop_step is not None and step >= self._stop_step
+
+    def _prepare(self, step: int) -> StereoPair:
+        pair = self._cache.load(self._schedule.sample(step))
+        if self._augment is None:
+            return pair
+        rng = np.random.default_rng([self._seed, _AUGMENT, step])
+        return augmentation.augment(pair, self._augment, rng)
+
+
+class Schedule:
+    """Which sample each step gets.
+
+    Sources are drawn in blocks that hold each of them in proportion to its weight; with 1 to 2, in
+    blocks of three. Each source's samples are shuffled anew whenever all have been used.
+
+    Parameters
+    ----------
+    samples
+        Of any of the sources.
+    weights
+        For each source; those without samples are passed over.
+    seed
+        A non-negative integer.
+
+    Raises
+    ------
+    InputError
+        If there are no samples or the seed is negative.
+
+    """
+
+    def __init__(self, samples: Sequence[Sample], weights: Mapping[str, float], seed: int) -> None:
+        if not samples:
+            raise InputError(
+                "there are no samples to train on", hint="Use a smaller validation set"
+            )
+        if seed < 0:
+            raise InputError(f"the seed is {seed}", hint="Give an integer of at least 0")
+        self._seed = seed
+        self._groups = [
+            [sample for sample in samples if sample.source == source] for source in weights
+        ]
+        present = [i for i, group in enumerate(self._groups) if group]
+        counts = _whole_ratio([list(weights.values())[i] for i in present])
+        self._block = np.repeat(present, counts)
+        self._per_block = Counter(self._block.tolist())
+        # The thread asks for one step after the other: the last shuffles are worth keeping.
+        self._shuffled = lru_cache(maxsize=2 + len(present))(self._shuffle)
+
+    def sample(self, step: int) -> Sample:
+        """The sample of a step."""
+        block, place = divmod(step, len(self._block))
+        order = self._shuffled(_MIX, 0, block, len(self._block))
+        sources = self._block[order]
+        source = int(sources[place])
+        used = block * self._per_block[source] + int(np.count_nonzero(sources[:place] == source))
+        group = self._groups[source]
+        epoch, place = divmod(used, len(group))
+        return group[self._shuffled(_ORDER, source, epoch, len(group))[place]]
+
+    def _shuffle(self, stream: int, source: int, index: int, count: int) -> NDArray[np.intp]:
+        return np.random.default_rng([self._seed, stream, source, index]).permutation(count)
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A pair whose images are kept apart, as integers where that loses nothing."""
+
+    images: tuple[NDArray[Any], NDArray[Any]]
+    white: int | None  # what the integers are divided by; None if they are none
+    rest: StereoPair  # without its images
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.images, *_arrays(self.rest).values()))
+
+
+class PairCache:
+    """Decoded pairs, kept within a limit of memory; the longest unused is dropped first.
+
+    Images that came from 8 or 16 bits are kept as such, everything else as it is. A cached pair is
+    equal to a freshly read one, bit for bit. It may be used by several threads.
+
+    Parameters
+    ----------
+    dataset
+        Loads what is not in the cache.
+    max_bytes
+        The limit; a pair that is larger by itself is not kept.
+
+    """
+
+    def __init__(self, dataset: Dataset, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self._dataset = dataset
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[Sample, _Packed] = OrderedDict()
+        self._lock = threading.Lock()
+        self.bytes = 0
+        """How much memory the cached pairs occupy."""
+
+    def load(self, sample: Sample) -> StereoPair:
+        """The pair of a sample, from the cache or from its files; the caller may change it.
+
+        Raises
+        ------
+        InputError
+            If a file is unusable.
+
+        """
+        with self._lock:
+            packed = self._kept.get(sample)
+            if packed is not None:
+                self._kept.move_to_end(sample)
+        if packed is not None:
+            return _unpacked(packed)
+        pair = self._dataset.load(sample)
+        self._keep(sample, _packed(pair))
+        return pair
+
+    def _keep(self, sample: Sample, packed: _Packed) -> None:
+        with self._lock:
+            if sample in self._kept or packed.bytes > self._max_bytes:
+                return
+            self._kept[sample] = packed
+            self.bytes += packed.bytes
+            while self.bytes > self._max_bytes:
+                _, dropped = self._kept.popitem(last=False)
+                self.bytes -= dropped.bytes
+
+
+def _packed(pair: StereoPair) -> _Packed:
+    images = (pair.left, pair.right)
+    rest = replace(_copied(pair), left=_NO_IMAGE, right=_NO_IMAGE)
+    for kind, white in _LEVELS:
+        left, right = (np.rint(image * np.float32(white)).astype(kind) for image in images)
+        packed = _Packed((left, right), white, rest)
+        restored = _unpacked(packed)
+        if np.array_equal(restored.left, pair.left) and np.array_equal(restored.right, pair.right):
+            return packed
+    return _Packed((pair.left.copy(), pair.right.copy()), None, rest)
+
+
+def _unpacked(packed: _Packed) -> StereoPair:
+    left, right = (image.astype(np.float32) for image in packed.images)
+    if packed.white is not None:
+        left, right = (image / np.float32(packed.white) for image in (left, right))
+    return replace(_copied(packed.rest), left=left, right=right)
+
+
+def _copied(pair: StereoPair) -> StereoPair:
+    """With arrays of its own."""
+    return replace(pair, **{name: array.copy() for name, array in _arrays(pair).items()})
+
+
+def _arrays(pair: StereoPair) -> dict[str, Any]:
+    return {name: value for name, value in vars(pair).items() if isinstance(value, np.ndarray)}
+
+
+def _whole_ratio(weights: Sequence[float]) -> list[int]:
+    """Whole numbers, all positive, in the ratio of the weights; as small as possible."""
+    shares = [weight / sum(weights) for weight in weights]
+    for length in range(len(shares), _LONGEST_BLOCK + 1):
+        counts = [max(round(share * length), 1) for share in shares]
+        exact = (abs(n - share * length) < 1e-6 for n, share in zip(counts, shares, strict=True))
+        if all(exact):
+            break
+    return counts

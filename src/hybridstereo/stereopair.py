@@ -1,0 +1,218 @@
+"""A stereo pair with its truth, and which of its pixels both views see."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridstereo.errors import InputError
+
+FloatImage = NDArray[np.float32]
+Disparity = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+# How far the two views' truths of one point may differ. They are quantised (1/8 to 1/3 px) and
+# compared at whole pixels, between which a slanted surface changes its disparity.
+_CONSISTENT = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class StereoPair:
+    """A rectified pair with its truth.
+
+    Parameters
+    ----------
+    left, right
+        (H, W, 3) float32 RGB in [0, 1].
+    disparity
+        (H, W) float32, the truth for the left view, +inf where unknown: left pixel x shows the
+        same point as right pixel ``x - disparity``.
+    valid
+        (H, W) bool, where the truth is known and the right view sees the point: what is trained
+        on, and the region "non-occluded" of the benchmarks.
+    right_disparity, right_valid
+        The same for the right view, whose pixel x matches left pixel ``x + right_disparity``; None
+        if unknown.
+    ndisp
+        How many disparities from 0 the data set's convention asks to search; None if it has none.
+    isint
+        Whether the truth is whole numbers, as Middlebury's ``calib.txt`` states.
+    covers_occluded
+        Whether the truth also covers points that the right view does not see. If not (KITTI's
+        ``disp_noc``), there are no figures for "all" pixels.
+
+    """
+
+    left: FloatImage
+    right: FloatImage
+    disparity: Disparity
+    valid: Mask
+    right_disparity: Disparity | None = None
+    right_valid: Mask | None = None
+    ndisp: int | None = None
+    isint: bool = False
+    covers_occluded: bool = True
+
+    @property
+    def height(self) -> int:
+        """Number of rows."""
+        return self.left.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.left.shape[1]
+
+    @property
+    def search_range(self) -> int:
+        """How many disparities from 0 to search: `ndisp`, else enough for all known truth."""
+        if self.ndisp is not None:
+            return self.ndisp
+        known = self.disparity[np.isfinite(self.disparity)]
+        return max(math.floor(known.max()) + 1, 1) if known.size else 1
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A pair of a data set that has not been read yet.
+
+    Parameters
+    ----------
+    name
+        Unique within its data set.
+    scene
+        What it shows. Samples of one scene never end up on both sides of a split.
+    source
+        The data set, as it is called in the specification: ``kitti``, ``middlebury``...
+    files
+        What `read` will read; empty for generated scenes.
+    read
+        Reads or generates the pair; raises `InputError` if a file is unusable.
+
+    """
+
+    name: str
+    scene: str
+    source: str
+    files: tuple[Path, ...]
+    read: Callable[[], StereoPair] = field(repr=False, compare=False)
+
+
+def build_pair(
+    name: str,
+    left: FloatImage,
+    right: FloatImage,
+    disparity: Disparity,
+    *,
+    visible: Mask | None = None,
+    right_disparity: Disparity | None = None,
+    ndisp: int | None = None,
+    isint: bool = False,
+    covers_occluded: bool = True,
+) -> StereoPair:
+    """Put a pair together: check its sizes and find out which pixels both views see.
+
+    Parameters
+    ----------
+    name
+        What to call the pair in an error message.
+    left, right, disparity, right_disparity, ndisp, isint, covers_occluded
+        As for `StereoPair`.
+    visible
+        (H, W) bool, where the right view sees the left pixel's point. None: wherever the truths of
+        both views agree or, without a truth for the right view, no nearer point of the left view
+        hides it.
+
+    Raises
+    ------
+    InputError
+        If sizes differ.
+
+    """
+    size = left.shape[:2]
+    parts = {"right image": right, "truth": disparity, "mask": visible}
+    parts["right view's truth"] = right_disparity
+    for part, values in parts.items():
+        if values is not None and values.shape[:2] != size:
+            raise InputError(
+                f"{name}: the left image is {size[1]}x{size[0]} but the {part} is "
+                f"{values.shape[1]}x{values.shape[0]}",
+                hint="All files of a pair must have the same size",
+            )
+    right_valid = None
+    if right_disparity is not None:
+        right_valid = agree(right_disparity, disparity, direction=1)
+    if visible is None:
+        if right_disparity is None:
+            visible = in_front(disparity)
+        else:
+            visible = agree(disparity, right_disparity, direction=-1)
+    return StereoPair(
+        left,
+        right,
+        disparity,
+        np.isfinite(disparity) & visible,
+        right_disparity,
+        right_valid,
+        ndisp,
+        isint,
+        covers_occluded,
+    )
+
+
+def agree(disparity: Disparity, other: Disparity, direction: int) -> Mask:
+    """Where the truths of both views describe the same point (left-right check).
+
+    Parameters
+    ----------
+    disparity
+        (H, W), of the view whose pixels are asked about; not finite where unknown.
+    other
+        (H, W), of the other view.
+    direction
+        -1 if `disparity` belongs to the left view, whose pixel x matches ``x - d``; 1 if to the
+        right view.
+
+    """
+    known = np.isfinite(disparity)
+    match = np.arange(disparity.shape[1]) + direction * np.where(known, disparity, 0.0)
+    seen = np.zeros(disparity.shape, np.bool_)
+    # The point lies between two pixels of the other view; one may belong to another surface.
+    for neighbour in (np.floor(match), np.ceil(match)):
+        column, inside = _inside(neighbour, known)
+        there = np.take_along_axis(other, column, axis=1)
+        with np.errstate(invalid="ignore"):  # both unknown
+            seen |= inside & (np.abs(there - disparity) <= _CONSISTENT)
+    return seen
+
+
+def in_front(disparity: Disparity) -> Mask:
+    """Where no nearer point of the left view is in the same place of the right view.
+
+    For truth of the left view alone. Misses what is hidden by points that only the right view, or
+    neither, knows.
+
+    Parameters
+    ----------
+    disparity
+        (H, W), of the left view; not finite where unknown.
+
+    """
+    known = np.isfinite(disparity)
+    finite = np.where(known, disparity, 0.0)
+    column, inside = _inside(np.rint(np.arange(disparity.shape[1]) - finite), known)
+    rows = np.broadcast_to(np.arange(disparity.shape[0])[:, np.newaxis], disparity.shape)
+    nearest = np.full(disparity.shape, -np.inf)
+    np.maximum.at(nearest, (rows[inside], column[inside]), disparity[inside])
+    return inside & (np.take_along_axis(nearest, column, axis=1) - finite <= _CONSISTENT)
+
+
+def _inside(columns: NDArray[np.floating], known: Mask) -> tuple[NDArray[np.intp], Mask]:
+    """Columns as indices, and where they are known and lie in the image; 0 elsewhere."""
+    inside = known & (columns >= 0) & (columns < columns.shape[1])
+    return np.where(inside, columns, 0).astype(np.intp), inside
