@@ -31,8 +31,10 @@ class Backend:
     name: str
     conv_forward: Callable[[Array, Array, Array | None, bool], Array]
     correlation_forward: Callable[[Array, Array, Array], Array]
+    softmax_backward: Callable[[Array, Array], Array]
+    scores_backward: Callable[[Array, Array, Array, Array], tuple[Array, Array]]
     contrast_weights: Callable[[Array, float, float, float], tuple[Array, Array]]
-    dual_mm: Callable[[Array, Array, Array, float, float, int], tuple[Array, Array]]
+    dual_mm: Callable[..., tuple[Array, Array]]
     argmin: Callable[[Array], Array]
     read_out: Callable[[Array], Array]
     energy: Callable[[Array, Array, Array, float, float, Array], float]
@@ -47,6 +49,8 @@ def _cpu() -> Backend:
         name="cpu",
         conv_forward=conv_cpu.conv_forward,
         correlation_forward=correlation_cpu.correlation_forward,
+        softmax_backward=correlation_cpu.softmax_backward,
+        scores_backward=correlation_cpu.scores_backward,
         contrast_weights=contrast_cpu.contrast_weights,
         dual_mm=dualmm_cpu.dual_mm,
         argmin=dualmm_cpu.argmin,

@@ -24,8 +24,8 @@ from numba.extending import register_jitable
 from . import winograd
 from .tiles import (
     TILE_ROWS,
-    apply_tanh,
     cut_strip,
+    finish,
     multiply,
     multiply_transposed,
     pack,
@@ -77,13 +77,11 @@ def _convolve_rows(
             )
             _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
             multiply(windows, pixels, panels, product)
-            target = row[left * outputs : (left + pixels) * outputs]
             for p in range(pixels):
-                source, pixel = product[p], target[p * outputs : (p + 1) * outputs]
+                source, target = product[p], strip[p * outputs : (p + 1) * outputs]
                 for o in range(outputs):
-                    pixel[o] = source[o] + bias[o]
-            if activate:
-                apply_tanh(target, target)
+                    target[o] = source[o] + bias[o]
+            finish(strip[: pixels * outputs], activate, row[left * outputs :])
 
 
 @njit(nogil=True, cache=True)

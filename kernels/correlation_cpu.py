@@ -1,4 +1,4 @@
-"""Correlation + softmax on the CPU (paper, eq. 3 and 4).
+"""Correlation + softmax on the CPU (paper, eq. 3 and 4), forward and backward.
 
     s(y, x, k) = <phi0(y, x), phi1(y, x - d_k)>,   f(y, x, k) = -softmax_k(s(y, x, .))
 
@@ -10,10 +10,10 @@ and normalised while it is in cache.  Only the cost volume itself is ever writte
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from . import simd
 from .simd import minimum
@@ -24,13 +24,57 @@ from .workers import run_tiles
 _BLOCK = 64
 
 
-def _label_positions(disparities: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+class _Labels(NamedTuple):
     """Where each label looks: pixel ``x + offset`` and, with weight ``fraction``, the one after.
 
     ``x - d = (x + floor(-d)) + fraction``; a whole-pixel disparity has fraction 0.
     """
-    offsets = np.floor(-disparities)
-    return offsets.astype(np.int64), (-disparities - offsets).astype(dtype)
+
+    offsets: np.ndarray  # (K,) int64, descending
+    fractions: np.ndarray  # (K,)
+    whole: bool  # every label one pixel further than the label before it
+    lowest: int  # smallest and largest offset that is read
+    highest: int
+
+
+def _label_positions(disparities: np.ndarray, dtype: Any) -> _Labels:
+    """Positions of ascending, equally spaced disparities (K,)."""
+    disparities = np.asarray(disparities, np.float64)
+    floors = np.floor(-disparities)
+    offsets, fractions = floors.astype(np.int64), (-disparities - floors).astype(dtype)
+    whole = not fractions.any() and bool(np.all(np.diff(offsets) == -1))
+    return _Labels(
+        offsets, fractions, whole, int(offsets[-1]), int(offsets[0]) + (0 if whole else 1)
+    )
+
+
+class _Block(NamedTuple):
+    """Neighbouring pixels of a left row and the band of the right row that their labels see."""
+
+    x: slice
+    band: slice
+
+
+def _blocks(width: int, labels: _Labels) -> list[_Block]:
+    """The blocks of a row, from left to right; a band may be empty."""
+    blocks = []
+    for x in range(0, width, _BLOCK):
+        end = min(x + _BLOCK, width)
+        band_begin = min(max(x + labels.lowest, 0), width)
+        band_end = max(min(end + labels.highest, width), band_begin)
+        blocks.append(_Block(slice(x, end), slice(band_begin, band_end)))
+    return blocks
+
+
+def _band_buffer(width: int, labels: _Labels, dtype: Any) -> np.ndarray:
+    """Room for the products of one block with its band."""
+    return np.empty(_BLOCK * min(width, _BLOCK + labels.highest - labels.lowest), dtype)
+
+
+def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
+    """The part of `_band_buffer` that a block needs, as (pixels, band)."""
+    pixels, columns = block.x.stop - block.x.start, block.band.stop - block.band.start
+    return buffer[: pixels * columns].reshape(pixels, columns)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -38,21 +82,20 @@ def _softmax_band(
     band: Any,
     band_start: int,
     x_start: int,
-    pixels: int,
     width: int,
     offsets: Any,
     fractions: Any,
     whole: bool,
     volume_row: Any,
 ) -> None:
-    """volume_row[x] = -softmax of the scores of pixel x, for ``pixels`` pixels from x_start on.
+    """volume_row[x] = -softmax of the scores of pixel x, for all pixels of a block.
 
-    band: (pixels, B) products with the pixels from ``band_start`` on; offsets, fractions: (K,);
+    band: (pixels, B) products of the pixels from ``x_start`` on with the pixels from ``band_start`` on; offsets, fractions: (K,);
     volume_row: (W, K).  A label that looks outside the image scores 0 and stays in the softmax
     (SPEC 4).  Whole-pixel labels one apart (``whole``) are a plain reversed run of the band.
     """
     labels = offsets.size
-    for i in range(pixels):
+    for i in range(band.shape[0]):
         x = x_start + i
         scores = volume_row[x]
         products = band[i]
@@ -112,22 +155,150 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
         (H, W, K), in [-1, 0].
     """
     height, width, _ = left.shape
-    disparities = np.asarray(disparities, np.float64)
-    offsets, fractions = _label_positions(disparities, left.dtype.type)
-    whole = not fractions.any() and bool(np.all(np.diff(offsets) == -1))
-    lowest, highest = int(offsets[-1]), int(offsets[0]) + (0 if whole else 1)
-    volume = np.empty((height, width, disparities.size), left.dtype)
+    labels = _label_positions(disparities, left.dtype.type)
+    blocks = _blocks(width, labels)
+    volume = np.empty((height, width, labels.offsets.size), left.dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        buffer = np.empty(_BLOCK * min(width, _BLOCK + highest - lowest), left.dtype)
+        buffer = _band_buffer(width, labels, left.dtype)
         for y in rows:
-            for x in range(0, width, _BLOCK):
-                pixels = min(_BLOCK, width - x)
-                begin = min(max(x + lowest, 0), width)
-                end = max(min(x + pixels + highest, width), begin)
-                band = buffer[: pixels * (end - begin)].reshape(pixels, end - begin)
-                np.matmul(left[y, x : x + pixels], right[y, begin:end].T, out=band)
-                _softmax_band(band, begin, x, pixels, width, offsets, fractions, whole, volume[y])
+            for block in blocks:
+                band = _band_view(buffer, block)
+                np.matmul(left[y, block.x], right[y, block.band].T, out=band)
+                _softmax_band(
+                    band,
+                    block.band.start,
+                    block.x.start,
+                    width,
+                    labels.offsets,
+                    labels.fractions,
+                    labels.whole,
+                    volume[y],
+                )
 
     run_tiles(worker, range(height))
     return volume
+
+
+@njit(parallel=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+def _softmax_backward_rows(f: Any, df: Any, ds: Any) -> None:
+    """ds_k = f_k * (df_k + sum_j f_j df_j); all (N, K)."""
+    for i in prange(f.shape[0]):
+        mean = f.dtype.type(0)
+        for k in range(f.shape[1]):
+            mean += f[i, k] * df[i, k]
+        for k in range(f.shape[1]):
+            ds[i, k] = f[i, k] * (df[i, k] + mean)
+
+
+def softmax_backward(f: np.ndarray, df: np.ndarray) -> np.ndarray:
+    """Gradient through ``f = -softmax(s)``.
+
+    Parameters
+    ----------
+    f
+        Costs (H, W, K) of `correlation_forward`.
+    df
+        dL/df (H, W, K).
+
+    Returns
+    -------
+    ds
+        dL/ds (H, W, K), ``f * (df + sum_j f_j df_j)``.
+    """
+    ds = np.empty_like(f)
+    labels = f.shape[2]
+    _softmax_backward_rows(f.reshape(-1, labels), df.reshape(-1, labels), ds.reshape(-1, labels))
+    return ds
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _scatter_band(
+    ds_row: Any,
+    band_start: int,
+    x_start: int,
+    width: int,
+    offsets: Any,
+    fractions: Any,
+    whole: bool,
+    dband: Any,
+) -> None:
+    """dband = dL/d(products of a block with its band), the transpose of `_softmax_band`'s reads.
+
+    ds_row: (W, K) dL/ds; dband: (pixels, B), overwritten; the rest as in `_softmax_band`.
+    """
+    labels = offsets.size
+    for i in range(dband.shape[0]):
+        x = x_start + i
+        gradients = ds_row[x]
+        products = dband[i]
+        for j in range(products.size):
+            products[j] = 0
+        if whole:
+            newest = x + offsets[0]
+            low = min(max(newest - (width - 1), 0), labels)
+            high = max(min(newest + 1, labels), low)
+            if high > low:
+                run = products[newest - (high - 1) - band_start :]
+                for j in range(high - low):
+                    run[j] = gradients[high - 1 - j]
+            continue
+        for k in range(labels):
+            at = x + offsets[k]
+            if 0 <= at < width:
+                if fractions[k] == 0:
+                    products[at - band_start] += gradients[k]
+                elif at + 1 < width:
+                    after = fractions[k] * gradients[k]
+                    products[at - band_start] += gradients[k] - after
+                    products[at + 1 - band_start] += after
+
+
+def scores_backward(
+    ds: np.ndarray, left: np.ndarray, right: np.ndarray, disparities: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of the scores ``s``; a label that looks outside the image passes none.
+
+    Parameters
+    ----------
+    ds
+        dL/ds (H, W, K).
+    left, right, disparities
+        As in `correlation_forward`.
+
+    Returns
+    -------
+    dleft, dright
+        dL/dleft and dL/dright (H, W, C).
+    """
+    height, width, channels = left.shape
+    labels = _label_positions(disparities, left.dtype.type)
+    blocks = _blocks(width, labels)
+    dleft = np.empty_like(left)
+    dright = np.zeros_like(right)
+
+    def worker(rows: Iterator[int]) -> None:
+        buffer = _band_buffer(width, labels, left.dtype)
+        share = np.empty((buffer.size // _BLOCK, channels), left.dtype)
+        for y in rows:
+            # The bands of neighbouring blocks overlap, so dright is a sum over the blocks; a row
+            # belongs to one worker, which adds them from left to right.
+            for block in blocks:
+                dband = _band_view(buffer, block)
+                _scatter_band(
+                    ds[y],
+                    block.band.start,
+                    block.x.start,
+                    width,
+                    labels.offsets,
+                    labels.fractions,
+                    labels.whole,
+                    dband,
+                )
+                np.matmul(dband, right[y, block.band], out=dleft[y, block.x])
+                part = share[: dband.shape[1]]
+                np.matmul(dband.T, left[y, block.x], out=part)
+                dright[y, block.band] += part
+
+    run_tiles(worker, range(height))
+    return dleft, dright

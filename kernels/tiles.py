@@ -25,8 +25,8 @@ from . import simd
 
 __all__ = [
     "TILE_ROWS",
-    "apply_tanh",
     "cut_strip",
+    "finish",
     "load",
     "multiply",
     "multiply_transposed",
@@ -93,12 +93,15 @@ def cut_strip(
             inside[:] = source
 
 
-# Without error_model="numpy" the division may raise, which rules out vector instructions.
+# Without error_model="numpy" the division in tanh could raise, which rules out vector instructions.
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def apply_tanh(source: Any, target: Any) -> None:
-    """target = tanh(source), both flat; may be the same array."""
-    for j in range(target.size):
-        target[j] = simd.tanh(source[j])
+def finish(source: Any, activate: bool, target: Any) -> None:
+    """``target[: source.size]`` = tanh(source) or source; two flat arrays that do not overlap."""
+    if activate:
+        for j in range(source.size):
+            target[j] = simd.tanh(source[j])
+    else:
+        target[: source.size] = source
 
 
 # ---------------------------------------------------------------- the vector type

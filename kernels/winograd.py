@@ -29,8 +29,8 @@ from numba.extending import register_jitable
 
 from .tiles import (
     TILE_ROWS,
-    apply_tanh,
     cut_strip,
+    finish,
     load,
     multiply,
     multiply_transposed,
@@ -189,11 +189,7 @@ def _convolve_rows(
             for r in range(min(3, height - top)):
                 begin = 3 * tiles * channels * r
                 source = strip[begin : begin + columns * channels]
-                target = result[top + r].reshape(-1)[left * channels : (left + columns) * channels]
-                if activate:
-                    apply_tanh(source, target)
-                else:
-                    target[:] = source
+                finish(source, activate, result[top + r].reshape(-1)[left * channels :])
 
 
 @njit(nogil=True, cache=True)

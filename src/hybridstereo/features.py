@@ -87,11 +87,67 @@ def network_input(image: np.ndarray, layers: Sequence[ConvLayer]) -> np.ndarray:
     return normalised
 
 
+def network_forward(
+    backend: Backend,
+    network_in: np.ndarray,
+    layers: Sequence[ConvLayer],
+    activate_last: bool,
+    keep: list[np.ndarray] | None = None,
+) -> np.ndarray:
+    """A stack of valid convolutions with tanh between them and, optionally, after the last.
+
+    ``keep`` collects the input and the output of every layer, which is what
+    `network_backward` needs; without it only two layers exist at a time.
+    """
+    activation = network_in
+    if keep is not None:
+        keep.append(activation)
+    for index, layer in enumerate(layers):
+        activate = activate_last or index < len(layers) - 1
+        activation = backend.conv_forward(activation, layer.weight, layer.bias, activate)
+        if keep is not None:
+            keep.append(activation)
+    return activation
+
+
+def network_backward(
+    backend: Backend,
+    doutput: np.ndarray,
+    kept: Sequence[np.ndarray],
+    layers: Sequence[ConvLayer],
+    activate_last: bool,
+) -> list[ConvLayer]:
+    """Gradients of all layers' parameters, given the gradient of the output.
+
+    A layer without biases gets none.
+    """
+    gradients: list[ConvLayer] = []
+    gradient: np.ndarray | None = doutput
+    for index in reversed(range(len(layers))):
+        layer = layers[index]
+        activate = activate_last or index < len(layers) - 1
+        gradient, dweight, dbias = backend.conv_backward(
+            gradient, kept[index], layer.weight, kept[index + 1], activate, index > 0
+        )
+        gradients.append(ConvLayer(dweight, None if layer.bias is None else dbias))
+    return gradients[::-1]
+
+
 def features_forward(
-    backend: Backend, network_in: np.ndarray, layers: Sequence[ConvLayer]
+    backend: Backend,
+    network_in: np.ndarray,
+    layers: Sequence[ConvLayer],
+    keep: list[np.ndarray] | None = None,
 ) -> np.ndarray:
     """The Unary-CNN, tanh after every layer, also the last: (H+2p, W+2p, 3) -> (H, W, C)."""
-    activation = network_in
-    for layer in layers:
-        activation = backend.conv_forward(activation, layer.weight, layer.bias, True)
-    return activation
+    return network_forward(backend, network_in, layers, True, keep)
+
+
+def features_backward(
+    backend: Backend,
+    dfeatures: np.ndarray,
+    kept: Sequence[np.ndarray],
+    layers: Sequence[ConvLayer],
+) -> list[ConvLayer]:
+    """Gradients of the Unary-CNN's parameters from those of one image's features."""
+    return network_backward(backend, dfeatures, kept, layers, True)

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .features import ConvLayer, normalise, pad, padding_of, statistics
+from .features import (
+    ConvLayer,
+    network_backward,
+    network_forward,
+    normalise,
+    pad,
+    padding_of,
+    statistics,
+)
 from .kernels import Backend
 
 
@@ -23,7 +31,11 @@ def pairwise_input(
 
 
 def pairwise_forward(
-    backend: Backend, network_in: np.ndarray, layers: Sequence[ConvLayer], scale: float
+    backend: Backend,
+    network_in: np.ndarray,
+    layers: Sequence[ConvLayer],
+    scale: float,
+    keep: list[np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The Pairwise-CNN: tanh between layers, the last one linear, then ``scale * |.|``.
 
@@ -32,9 +44,21 @@ def pairwise_forward(
     wx, wy
         Weights (H, W) of the edges to the right (channel 0) and to the lower neighbour (channel 1).
     """
-    activation = network_in
-    for index, layer in enumerate(layers):
-        activate = index < len(layers) - 1
-        activation = backend.conv_forward(activation, layer.weight, layer.bias, activate)
-    weights = np.abs(activation) * np.asarray(scale, activation.dtype)
+    linear = network_forward(backend, network_in, layers, False, keep)
+    weights = np.abs(linear) * np.asarray(scale, linear.dtype)
     return np.ascontiguousarray(weights[..., 0]), np.ascontiguousarray(weights[..., 1])
+
+
+def pairwise_backward(
+    backend: Backend,
+    dwx: np.ndarray,
+    dwy: np.ndarray,
+    kept: Sequence[np.ndarray],
+    layers: Sequence[ConvLayer],
+    scale: float,
+) -> list[ConvLayer]:
+    """Gradients of the Pairwise-CNN's parameters from those of the edge weights (H, W)."""
+    linear = kept[-1]
+    dweights = np.stack([dwx, dwy], axis=-1).astype(linear.dtype)
+    dlinear = np.sign(linear) * dweights * np.asarray(scale, linear.dtype)
+    return network_backward(backend, dlinear, kept, layers, False)

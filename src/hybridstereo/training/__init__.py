@@ -1,0 +1,1 @@
+"""End-to-end training: losses, gradients, optimiser, stages and the run folder."""

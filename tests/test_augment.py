@@ -1,0 +1,337 @@
+"""Augmentation keeps the stereo geometry: after any change the truth still matches the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hybridstereo import augment as augmentation
+from hybridstereo.augment import AugmentOptions, augment
+from hybridstereo.datasets import open_dataset
+from hybridstereo.errors import InputError
+from hybridstereo.stereopair import StereoPair, agree, build_pair
+from hybridstereo.synthetic import SceneOptions
+
+H, W = 60, 90
+ARRAYS = ("left", "right", "disparity", "valid", "right_disparity", "right_valid")
+
+
+@pytest.fixture(scope="module")
+def scene() -> StereoPair:
+    options = SceneOptions(H, W, max_disparity=14, objects=4)
+    dataset = open_dataset("synthetic", scenes=1, scene_options=options)
+    return dataset.load(dataset.samples[0])
+
+
+@pytest.fixture
+def coded(rng: np.random.Generator) -> StereoPair:
+    """A pair in which a pixel's colour tells its point: equal colours are matches, exactly.
+
+    Whole-numbered disparities; the left view is made from the right one.
+    """
+    right = rng.random((H, W, 3), np.float32)
+    disparity = rng.integers(0, 3, (H, W)).cumsum(axis=1).astype(np.float32) // 4
+    match = np.arange(W) - disparity.astype(int)
+    left = np.take_along_axis(right, np.maximum(match, 0)[..., np.newaxis], axis=1)
+    left[match < 0] = 0.5
+    right_disparity = np.full((H, W), np.inf, np.float32)
+    for y, x in np.argwhere(match >= 0):
+        right_disparity[y, match[y, x]] = disparity[y, x]
+    disparity[3:6, 20:30] = np.inf
+    return build_pair("coded", left, right, disparity, right_disparity=right_disparity)
+
+
+def colours_match(pair: StereoPair, tolerance: float = 0.0) -> float:
+    """The fraction of valid pixels whose match, rounded to a pixel, has the same colour."""
+    rows, columns = np.nonzero(pair.valid)
+    match = columns - np.rint(pair.disparity[rows, columns]).astype(int)
+    assert (match >= 0).all()
+    assert (match < pair.width).all()
+    difference = np.abs(pair.left[rows, columns] - pair.right[rows, match]).max(axis=1)
+    return float((difference <= tolerance).mean())
+
+
+def snapshot(pair: StereoPair) -> dict[str, np.ndarray]:
+    return {name: getattr(pair, name).copy() for name in ARRAYS}
+
+
+def assert_same(pair: StereoPair, arrays: dict[str, np.ndarray]) -> None:
+    for name, expected in arrays.items():
+        np.testing.assert_array_equal(getattr(pair, name), expected, err_msg=name)
+
+
+def test_the_coded_pair_itself(coded: StereoPair) -> None:
+    assert colours_match(coded) == 1
+    assert coded.valid.mean() > 0.5
+
+
+# ---------------------------------------------------------------------------------------- geometry
+
+CHANGES: dict[str, Callable[[StereoPair], StereoPair]] = {
+    "vertical flip": augmentation.flip_vertically,
+    "horizontal flip": augmentation.flip_horizontally,
+    "crop": lambda pair: augmentation.crop(pair, 5, 30, 40, 50),
+    "both flips and a crop": lambda pair: augmentation.crop(
+        augmentation.flip_horizontally(augmentation.flip_vertically(pair)), 7, 3, 31, 60
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_matches_survive(coded: StereoPair, name: str) -> None:
+    before = snapshot(coded)
+    changed = CHANGES[name](coded)
+    assert changed.valid.mean() > 0.3
+    assert colours_match(changed) == 1
+    assert changed.right_disparity is not None
+    assert changed.right_valid is not None
+    assert (agree(changed.right_disparity, changed.disparity, 1) | ~changed.right_valid).all()
+    assert_same(coded, before)  # never in place
+    for array in ARRAYS:
+        assert not np.shares_memory(getattr(changed, array), getattr(coded, array)), array
+
+
+def test_vertical_flip(coded: StereoPair) -> None:
+    flipped = augmentation.flip_vertically(coded)
+    np.testing.assert_array_equal(flipped.disparity, coded.disparity[::-1])
+    assert_same(augmentation.flip_vertically(flipped), snapshot(coded))
+
+
+def test_horizontal_flip_swaps_the_views(coded: StereoPair) -> None:
+    flipped = augmentation.flip_horizontally(coded)
+    np.testing.assert_array_equal(flipped.left, coded.right[:, ::-1])
+    np.testing.assert_array_equal(flipped.right, coded.left[:, ::-1])
+    assert (flipped.disparity[flipped.valid] >= 0).all()
+    assert_same(augmentation.flip_horizontally(flipped), snapshot(coded))
+
+
+def test_horizontal_flip_needs_the_right_truth(coded: StereoPair) -> None:
+    alone = replace(coded, right_disparity=None, right_valid=None)
+    with pytest.raises(ValueError, match="right view"):
+        augmentation.flip_horizontally(alone)
+    options = AugmentOptions(horizontal_flip=1.0)
+    untouched = augment(alone, options, np.random.default_rng(0))
+    np.testing.assert_array_equal(untouched.left, coded.left)
+    flipped = augment(coded, options, np.random.default_rng(0))
+    np.testing.assert_array_equal(flipped.left, coded.right[:, ::-1])
+
+
+def test_crop_drops_what_lost_its_match() -> None:
+    image = np.zeros((4, 20, 3), np.float32)
+    flat = np.full((4, 20), 3.0, np.float32)
+    everywhere = np.ones((4, 20), bool)
+    pair = StereoPair(image, image, flat, everywhere, flat, everywhere)
+    part = augmentation.crop(pair, 0, 5, 4, 10)
+    assert np.flatnonzero(~part.valid.all(axis=0)).tolist() == [0, 1, 2]
+    assert part.right_valid is not None
+    assert np.flatnonzero(~part.right_valid.all(axis=0)).tolist() == [7, 8, 9]
+    assert (part.disparity == 3).all()  # the truth itself stays
+    alone = augmentation.crop(replace(pair, right_disparity=None, right_valid=None), 0, 5, 4, 10)
+    assert alone.right_valid is None
+
+
+@pytest.mark.parametrize(
+    "window", [(-1, 0, 5, 5), (0, 0, H + 1, 5), (0, W - 4, 5, 5), (0, 0, 0, 5)]
+)
+def test_crop_outside_the_image(coded: StereoPair, window: tuple[int, int, int, int]) -> None:
+    with pytest.raises(ValueError, match="leaves the image"):
+        augmentation.crop(coded, *window)
+
+
+def test_random_crop_looks_for_valid_pixels() -> None:
+    image = np.zeros((40, 400, 3), np.float32)
+    disparity = np.zeros((40, 400), np.float32)
+    valid = np.zeros((40, 400), bool)
+    valid[:, 200:] = True
+    pair = StereoPair(image, image, disparity, valid)
+    shares = [
+        augmentation.random_crop(pair, (40, 50), 0.9, np.random.default_rng(seed)).valid.mean()
+        for seed in range(20)
+    ]
+    assert min(shares) >= 0.9  # a single place would fail in half of the cases
+    places = {
+        augmentation.random_crop(pair, (40, 50), 0.0, np.random.default_rng(seed)).valid.mean()
+        for seed in range(20)
+    }
+    assert len(places) > 1
+    nothing = replace(pair, valid=np.zeros_like(valid))
+    part = augmentation.random_crop(nothing, (40, 50), 0.9, np.random.default_rng(0))
+    assert (part.height, part.width) == (40, 50)
+
+
+def test_crop_larger_than_the_image(coded: StereoPair) -> None:
+    part = augmentation.random_crop(coded, (1000, 40), 0.0, np.random.default_rng(0))
+    assert (part.height, part.width) == (H, 40)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.73, 1.0, 1.5, 2.0])
+def test_scale(scene: StereoPair, factor: float) -> None:
+    before = snapshot(scene)
+    scaled = augmentation.scale(scene, factor)
+    assert (scaled.height, scaled.width) == (round(factor * H), round(factor * W))
+    horizontal = scaled.width / W
+    assert scaled.ndisp == int(np.ceil(15 * horizontal))
+    assert np.isclose(scaled.disparity.max(), scene.disparity.max() * horizontal)
+    assert abs(scaled.valid.mean() - scene.valid.mean()) < 0.03
+    assert scaled.right_disparity is not None
+    # The scaled truths of both views still agree wherever they were valid.
+    again = agree(scaled.disparity, scaled.right_disparity, -1)
+    assert again[scaled.valid].mean() > 0.93
+    assert_same(scene, before)
+
+
+def test_scale_multiplies_disparities_by_the_horizontal_factor() -> None:
+    image = np.zeros((10, 15, 3), np.float32)
+    pair = build_pair("p", image, image, np.full((10, 15), 3.0, np.float32), ndisp=16)
+    pair = replace(pair, isint=True)
+    scaled = augmentation.scale(pair, 0.5)  # 15 columns become 8, 10 rows become 5
+    np.testing.assert_allclose(scaled.disparity, 3 * 8 / 15, rtol=1e-6)
+    assert not scaled.isint
+    assert augmentation.scale(pair, 1e-9).left.shape == (1, 1, 3)
+
+
+def test_scale_takes_the_nearest_truth() -> None:
+    image = np.zeros((1, 6, 3), np.float32)
+    disparity = np.array([[1, 2, 3, 4, np.inf, 6]], np.float32)
+    pair = build_pair("p", image, image, disparity, visible=np.ones((1, 6), bool))
+    third = augmentation.scale(pair, 1 / 3)
+    np.testing.assert_allclose(third.disparity, [[2 / 3, np.inf]])
+    assert third.valid.tolist() == [[True, False]]
+    double = augmentation.scale(pair, 2.0)
+    np.testing.assert_array_equal(double.disparity[0], np.repeat(disparity[0], 2) * 2)
+
+
+def test_scaled_pixels_still_match() -> None:
+    """A linear ramp: the brightness at a point is known at any scale."""
+    columns = np.arange(64, dtype=np.float32)
+    left = np.repeat(np.broadcast_to(columns / 100, (8, 64))[..., None], 3, axis=2)
+    right = left + np.float32(0.06)  # the right view shows 6 columns further on
+    pair = build_pair("ramp", left, right, np.full((8, 64), 6.0, np.float32))
+    for factor in (0.5, 0.8, 1.7):
+        scaled = augmentation.scale(pair, factor)
+        x = scaled.width // 2
+        match = x - float(scaled.disparity[0, x])
+        there = np.interp(match, np.arange(scaled.width), scaled.right[0, :, 0])
+        assert there == pytest.approx(float(scaled.left[0, x, 0]), abs=2e-3)
+
+
+# ----------------------------------------------------------------------------------------- colours
+
+
+def test_disturb_changes_the_views_independently(coded: StereoPair) -> None:
+    same = replace(coded, right=coded.left.copy())
+    before = snapshot(same)
+    options = AugmentOptions(gain=0.2, colour=0.1, gamma=0.2, noise=0.02)
+    changed = augmentation.disturb(same, options, np.random.default_rng(5))
+    assert_same(same, before)
+    assert changed.left.dtype == changed.right.dtype == np.float32
+    assert not np.array_equal(changed.left, changed.right)
+    for view in (changed.left, changed.right):
+        assert not np.array_equal(view, same.left)
+        assert view.min() >= 0
+        assert view.max() <= 1
+    np.testing.assert_array_equal(changed.disparity, same.disparity)
+
+
+@pytest.mark.parametrize(
+    ("options", "low", "high"),
+    [
+        (AugmentOptions(gain=0.3), 0.5 * 0.7, 0.5 * 1.3),
+        (AugmentOptions(colour=0.3), 0.5 * 0.7, 0.5 * 1.3),
+        (AugmentOptions(gamma=0.5), 0.5**1.5, 0.5 ** (1 / 1.5)),
+    ],
+)
+def test_strengths_are_limits(options: AugmentOptions, low: float, high: float) -> None:
+    image = np.full((2, 2, 3), 0.5, np.float32)
+    pair = build_pair("grey", image, image, np.zeros((2, 2), np.float32))
+    drawn = np.stack(
+        [augmentation.disturb(pair, options, np.random.default_rng(s)).left for s in range(300)]
+    )
+    assert drawn.min() >= low - 1e-6
+    assert drawn.max() <= high + 1e-6
+    assert drawn.min() < low + 0.1 * (high - low)
+    assert drawn.max() > high - 0.1 * (high - low)
+    channels_differ = bool((np.ptp(drawn, axis=-1) > 1e-6).any())
+    assert channels_differ == (options.colour > 0)
+
+
+def test_noise_level() -> None:
+    image = np.full((50, 50, 3), 0.5, np.float32)
+    pair = build_pair("grey", image, image, np.zeros((50, 50), np.float32))
+    levels = [
+        augmentation.disturb(pair, AugmentOptions(noise=0.05), np.random.default_rng(s)).left.std()
+        for s in range(40)
+    ]
+    assert max(levels) < 0.052
+    assert min(levels) < 0.01
+    assert max(levels) > 0.04
+
+
+# ------------------------------------------------------------------------------------ all together
+
+
+def test_defaults_change_nothing(coded: StereoPair) -> None:
+    assert_same(augment(coded, AugmentOptions(), np.random.default_rng(0)), snapshot(coded))
+
+
+def test_same_generator_same_result(scene: StereoPair) -> None:
+    options = AugmentOptions(
+        crop=(32, 48),
+        vertical_flip=0.5,
+        horizontal_flip=0.5,
+        min_scale=0.8,
+        max_scale=1.25,
+        gain=0.1,
+        colour=0.1,
+        gamma=0.1,
+        noise=0.01,
+    )
+    before = snapshot(scene)
+    results = [augment(scene, options, np.random.default_rng([7, step])) for step in (1, 1, 2)]
+    assert_same(results[0], snapshot(results[1]))
+    assert not np.array_equal(results[0].left, results[2].left)
+    assert_same(scene, before)
+    for result in results:
+        assert (result.height, result.width) == (32, 48)
+        assert result.left.flags.c_contiguous
+        assert result.left.dtype == result.disparity.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"crop": (0, 5)},
+        {"min_valid": 1.5},
+        {"vertical_flip": -0.1},
+        {"horizontal_flip": 1.1},
+        {"gain": 1.0},
+        {"colour": float("nan")},
+        {"gamma": -1.0},
+        {"noise": float("inf")},
+        {"min_scale": 0.0},
+        {"min_scale": 1.2, "max_scale": 1.1},
+    ],
+)
+def test_wrong_options(wrong: dict) -> None:
+    with pytest.raises(InputError):
+        AugmentOptions(**wrong)
+    AugmentOptions(vertical_flip=1.0, horizontal_flip=1.0, min_valid=1.0)
+
+
+@pytest.mark.shared
+def test_real_pair_still_matches_after_everything(shared: Path) -> None:
+    dataset = open_dataset("middlebury", shared / "data" / "middlebury-2006")
+    pair = dataset.load(dataset.samples[0])
+    options = AugmentOptions(
+        crop=(200, 300), vertical_flip=0.5, horizontal_flip=0.5, min_scale=0.8, max_scale=1.25
+    )
+    for step in range(6):
+        changed = augment(pair, options, np.random.default_rng(step))
+        assert changed.valid.mean() > 0.4
+        assert colours_match(changed, tolerance=0.1) > 0.8
+        shifted = replace(changed, disparity=np.maximum(changed.disparity - 9, 0))
+        assert colours_match(shifted, tolerance=0.1) < 0.8
