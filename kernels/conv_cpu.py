@@ -35,7 +35,7 @@ from .tiles import (
 )
 from .workers import run_tiles
 
-_TILE = 8 * TILE_ROWS  # pixels; the windows of 3x3 pixels of 64 channels take 0.2 MB of the L2 cache
+_TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
 _BAND = 1024  # pixels, at least, that a worker takes at a time
 _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before handing them over
 
@@ -89,7 +89,7 @@ def _gradient_rows(
     x: Any, dy: Any, y: Any, derivative: bool, kernel: tuple[int, int], first: int, last: int,
     strip: Any, windows: Any, dz: Any, dmatrix: Any, dbias: Any,
 ) -> None:  # fmt: skip
-    """Add the gradients from rows ``first`` to ``last`` - 1; dmatrix: (padded kh*kw*I, padded O)."""
+    """Add the gradients from rows ``first`` to ``last`` - 1; dmatrix: (kh*kw*I, O), both padded."""
     kh, kw = kernel
     inputs, (width, outputs) = x.shape[2], dy.shape[1:]
     for r in range(first, last):
@@ -109,7 +109,7 @@ def _gradient_rows(
 def _scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, windows and product of one worker; zeros, as unused lanes are computed with as well."""
+    """Strip, windows and product of one worker; zeros, because unused lanes take part as well."""
     kh, kw, inputs, outputs = taps
     strip = np.zeros(max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs), dtype)
     # More rows than pixels, because `multiply_transposed` reads a little past the end.
@@ -125,8 +125,8 @@ def _convolve(
     image: np.ndarray, y: np.ndarray | None, padding: tuple[int, int], taps: np.ndarray,
     bias: np.ndarray | None, activate: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Correlate the zero-padded image with taps (kh, kw, I, O); y: outputs of tanh if it is a gradient."""
-    kh, kw, inputs, outputs = taps.shape
+    """Correlate the zero-padded image with taps (kh, kw, I, O); y as in `cut_strip`, if any."""
+    kh, kw, _, outputs = taps.shape
     panels = pack(taps.reshape(-1, outputs))
     shift = np.zeros(outputs, image.dtype) if bias is None else bias
     height = image.shape[0] + 2 * padding[0] - kh + 1
@@ -180,7 +180,7 @@ def conv_forward(
     Parameters
     ----------
     x
-        Input (H, W, I), C-contiguous, float32 or float64.
+        Input (H, W, I), float32 or float64; copied if it is not C-contiguous.
     weight, bias
         Kernels (O, I, kh, kw) and biases (O,) or none, of the same dtype.
     activate
@@ -191,6 +191,7 @@ def conv_forward(
     y
         (H - kh + 1, W - kw + 1, O).
     """
+    x = np.ascontiguousarray(x)
     if winograd.suits(weight):
         return winograd.forward(x, weight, bias, activate)
     rotated = weight[:, :, ::-1, ::-1].transpose(2, 3, 1, 0)
@@ -210,7 +211,7 @@ def conv_backward(
     Parameters
     ----------
     dy
-        Gradient with respect to y, C-contiguous.
+        Gradient with respect to y.
     x, weight, activate
         The arguments of `conv_forward`.
     y
@@ -224,13 +225,15 @@ def conv_backward(
         Gradients with respect to x (or none), weight and bias; the same bits on every call,
         whatever the number of threads.
     """
-    outputs_of_tanh = y if activate else None
-    kernel = weight.shape[2:]
-    if winograd.suits(weight):
-        dx = winograd.input_gradient(dy, outputs_of_tanh, weight) if need_dx else None
-        return dx, *winograd.weight_gradient(dy, outputs_of_tanh, x)
+    dy, x = np.ascontiguousarray(dy), np.ascontiguousarray(x)
+    tanh_values = np.ascontiguousarray(y) if activate else None
     dx = None
+    if winograd.suits(weight):
+        if need_dx:
+            dx = winograd.input_gradient(dy, tanh_values, weight)
+        return dx, *winograd.weight_gradient(dy, tanh_values, x)
+    kh, kw = weight.shape[2:]
     if need_dx:
-        padding = kernel[0] - 1, kernel[1] - 1
-        dx = _convolve(dy, outputs_of_tanh, padding, weight.transpose(2, 3, 0, 1), None, False)
-    return dx, *_weight_gradient(dy, outputs_of_tanh, x, kernel)
+        transposed = weight.transpose(2, 3, 0, 1)
+        dx = _convolve(dy, tanh_values, (kh - 1, kw - 1), transposed, None, False)
+    return dx, *_weight_gradient(dy, tanh_values, x, (kh, kw))

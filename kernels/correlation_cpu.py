@@ -90,9 +90,10 @@ def _softmax_band(
 ) -> None:
     """volume_row[x] = -softmax of the scores of pixel x, for all pixels of a block.
 
-    band: (pixels, B) products of the pixels from ``x_start`` on with the pixels from ``band_start`` on; offsets, fractions: (K,);
-    volume_row: (W, K).  A label that looks outside the image scores 0 and stays in the softmax
-    (SPEC 4).  Whole-pixel labels one apart (``whole``) are a plain reversed run of the band.
+    band: (pixels, B) products of the pixels from ``x_start`` on with those of the other row from
+    ``band_start`` on; offsets, fractions: (K,); volume_row: (W, K).  A label that looks outside
+    the image scores 0 and stays in the softmax (SPEC 4).  Whole-pixel labels one apart
+    (``whole``) are a plain reversed run of the band.
     """
     labels = offsets.size
     for i in range(band.shape[0]):

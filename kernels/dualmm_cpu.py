@@ -109,6 +109,15 @@ def _emit(row: Any, f: Any, cost: Any, last: bool) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _first_equal(row: Any, value: Any) -> int:
+    """The first label whose cost is ``value``, which the row contains; row: padded."""
+    label = 0
+    while row[_MARGIN + label] != value:
+        label += 1
+    return label
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _chain(
     f: Any,
     costs: Any,
@@ -119,6 +128,7 @@ def _chain(
     p1: Any,
     p2: Any,
     last: bool,
+    winners: Any,
     M: Any,
     minima: Any,
     scratch: Any,
@@ -127,7 +137,8 @@ def _chain(
     """Minorant of one chain by recursive bisection (SPEC 6.4), moved to the other family.
 
     f, costs: (H*W, K); weights: (H*W,), the edge from a pixel to the next of its chain; the
-    chain's node i is pixel ``first + i*step``.  M: (nodes, K + 2*_MARGIN) accumulated costs,
+    chain's node i is pixel ``first + i*step``.  winners: (H*W,) receives the argmin of F, or (0,)
+    if nobody asks.  M: (nodes, K + 2*_MARGIN) accumulated costs,
     minima: (nodes,) of its rows; scratch: (2, K + 2*_MARGIN); stack: (_STACK_DEPTH, 2).
     Returns the sum of the minima of F, i.e. the optimum of the chain.
     """
@@ -144,6 +155,8 @@ def _chain(
         minima[end] = lowest
     if nodes == 1:
         _emit(M[0], f[first], costs[first], last)
+        if winners.size > 0:
+            winners[first] = _first_equal(M[0], minima[0])
         return float(minima[0])
 
     # The top level starts with both halves "fresh": the right half first receives its messages
@@ -189,6 +202,8 @@ def _chain(
             )
             _emit(M[a], f[first + a * step], costs[first + a * step], last)
             bound += minima[a]
+            if winners.size > 0:
+                winners[first + a * step] = _first_equal(M[a], minima[a])
         else:
             minima[a], negated_min = _reply(
                 split, split_min, edge_p1, edge_p2, costs[first + a * step], M[a], negated
@@ -199,6 +214,8 @@ def _chain(
             )
             _emit(M[b], f[first + b * step], costs[first + b * step], last)
             bound += minima[b]
+            if winners.size > 0:
+                winners[first + b * step] = _first_equal(M[b], minima[b])
         else:
             minima[b] = _message_pass(
                 negated, negated_min, edge_p1, edge_p2, costs[first + b * step], M[b]
@@ -223,10 +240,12 @@ def _sweep(
     p1: Any,
     p2: Any,
     last: bool,
+    winners: Any,
 ) -> float:
     """All chains of one orientation: costs <- f - costs + F (SPEC 6.2); returns the bound.
 
-    f, costs: (H*W, K); weights: (H*W,).  Chain j starts at pixel ``j*chain_step``.
+    f, costs: (H*W, K); weights: (H*W,); winners: (H*W,) or (0,), see `_chain`.  Chain j starts at
+    pixel ``j*chain_step``.
     """
     labels = costs.shape[1]
     bounds = np.empty(chains, np.float64)
@@ -248,6 +267,7 @@ def _sweep(
                 p1,
                 p2,
                 last,
+                winners,
                 M,
                 minima,
                 scratch,
@@ -261,7 +281,13 @@ def _sweep(
 
 
 def dual_mm(
-    f: np.ndarray, wx: np.ndarray, wy: np.ndarray, p1: float, p2: float, iterations: int
+    f: np.ndarray,
+    wx: np.ndarray,
+    wy: np.ndarray,
+    p1: float,
+    p2: float,
+    iterations: int,
+    row_labels: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the CRF by Dual_MM (paper, algorithm 1).
 
@@ -276,6 +302,10 @@ def dual_mm(
         Penalties of a jump by one label and by more, ``0 <= p1 <= p2``.
     iterations
         Number of row + column sweeps.
+    row_labels
+        If given, an int32 array (H, W) that receives the argmin (the lowest on ties) of the
+        minorant of the last row sweep; where it differs from the solution, the two families of
+        chains disagree.
 
     Returns
     -------
@@ -292,21 +322,16 @@ def dual_mm(
     flat_wx = np.ascontiguousarray(wx, f.dtype).reshape(-1)
     flat_wy = np.ascontiguousarray(wy, f.dtype).reshape(-1)
     bounds = np.empty(2 * iterations, np.float64)
+    penalties = number(p1), number(p2)
+    nobody_asks = np.empty(0, np.int32)
     for i in range(iterations):
+        last = i == iterations - 1
+        winners = row_labels.reshape(-1) if last and row_labels is not None else nobody_asks
         bounds[2 * i] = _sweep(
-            flat_f, flat_costs, flat_wx, height, width, width, 1, number(p1), number(p2), False
+            flat_f, flat_costs, flat_wx, height, width, width, 1, *penalties, False, winners
         )
         bounds[2 * i + 1] = _sweep(
-            flat_f,
-            flat_costs,
-            flat_wy,
-            width,
-            height,
-            1,
-            width,
-            number(p1),
-            number(p2),
-            i == iterations - 1,
+            flat_f, flat_costs, flat_wy, width, height, 1, width, *penalties, last, nobody_asks
         )
     return costs, bounds
 

@@ -58,7 +58,7 @@ def row_bands(rows: int, height: int) -> list[tuple[int, int]]:
 # ---------------------------------------------------------------- strips of an image
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"contract"})
 def cut_strip(
     image: Any, y: Any, derivative: bool, top: int, left: int, rows: int, columns: int, strip: Any
 ) -> None:
@@ -73,6 +73,7 @@ def cut_strip(
         Flat, with room for ``rows * columns * C``.
     """
     height, width, channels = image.shape
+    one = strip.dtype.type(1)  # a plain 1 would make the arithmetic double precision
     first = min(max(0, -left), columns) * channels
     last = max(min(columns, width - left) * channels, first)
     for r in range(rows):
@@ -88,9 +89,10 @@ def cut_strip(
         if derivative:
             value = y[top + r].reshape(-1)[begin : begin + inside.size]
             for j in range(inside.size):
-                inside[j] = source[j] * (1 - value[j] * value[j])
+                inside[j] = source[j] * (one - value[j] * value[j])
         else:
-            inside[:] = source
+            for j in range(inside.size):  # compiles thirty times faster than inside[:] = source
+                inside[j] = source[j]
 
 
 # Without error_model="numpy" the division in tanh could raise, which rules out vector instructions.
@@ -101,7 +103,8 @@ def finish(source: Any, activate: bool, target: Any) -> None:
         for j in range(source.size):
             target[j] = simd.tanh(source[j])
     else:
-        target[: source.size] = source
+        for j in range(source.size):
+            target[j] = source[j]
 
 
 # ---------------------------------------------------------------- the vector type
@@ -123,6 +126,11 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, ir.VectorType(scalar, vector.lanes))
 
 
+def _is_flat(array: Any) -> bool:
+    """Whether an array type may be read as one run of numbers; else Numba reports a type error."""
+    return isinstance(array, types.Array) and array.layout == "C"
+
+
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
     """Address of ``array[index]``, without wraparound or bounds check."""
     return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
@@ -131,6 +139,8 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 @intrinsic
 def load(typingctx: Any, array: Any, index: Any) -> Any:
     """The vector ``array[index : index + lanes]`` of a contiguous array, flattened."""
+    if not _is_flat(array):
+        return None
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -144,6 +154,8 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 @intrinsic
 def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
     """``array[index : index + lanes] = vector`` in a contiguous array, flattened."""
+    if not _is_flat(array) or vector != Vector(array.dtype):
+        return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         address = _pointer(context, builder, signature.args[0], *args[:2])
@@ -157,6 +169,8 @@ def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
 @intrinsic
 def _broadcast(typingctx: Any, array: Any, index: Any) -> Any:
     """The vector that holds ``array[index]`` in every lane."""
+    if not _is_flat(array):
+        return None
     vector = Vector(array.dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -195,6 +209,8 @@ def _zero(typingctx: Any, array: Any) -> Any:
 @intrinsic
 def _madd(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
     """``a * b + c``, in one instruction where there is one."""
+    if not isinstance(a, Vector) or not a == b == c:
+        return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type

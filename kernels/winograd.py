@@ -215,7 +215,7 @@ def _gradient_rows(
 
 
 def _scratch(inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, V and M of one worker; zeros, because unused lanes are computed with as well."""
+    """Strip, V and M of one worker; zeros, because unused lanes take part as well."""
     strip = np.zeros(4 * (3 * _BLOCK + 1) * max(inputs, outputs), np.float32)
     # One point more, because `multiply_transposed` reads a little past the end.
     V = np.zeros((_POINTS + 1, _BLOCK, inputs), np.float32)
@@ -227,10 +227,10 @@ def _scratch(inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _convolve(
-    image: np.ndarray, y: np.ndarray | None, padding: int, taps: np.ndarray, bias: np.ndarray | None,
-    activate: bool,
+    image: np.ndarray, y: np.ndarray | None, padding: int, taps: np.ndarray,
+    bias: np.ndarray | None, activate: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Correlate the zero-padded image with taps (4, I, O)."""
+    """Correlate the zero-padded image with taps (4, I, O); y as in `cut_strip`, if any."""
     inputs, outputs = taps.shape[1:]
     points = np.tensordot(_G, taps.astype(np.float64), 1).astype(np.float32)
     panels = pack(points)

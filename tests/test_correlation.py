@@ -56,3 +56,61 @@ def test_float64_is_exact(backend, rng):
         volume = backend.correlation_forward(left, right, disparities)
         expected = naive.unary_cost(naive.scores(left, right, disparities))
         np.testing.assert_allclose(volume, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-6), (np.float64, 1e-14)])
+@pytest.mark.parametrize("labels", [1, 2, 31, 128])
+def test_softmax_backward_equals_naive(backend, rng, labels, dtype, tolerance):
+    f = naive.unary_cost(3 * rng.standard_normal((4, 5, labels))).astype(dtype)
+    df = rng.standard_normal(f.shape).astype(dtype)
+    before = f.tobytes(), df.tobytes()
+    ds = backend.softmax_backward(f, df)
+    # f is the negated probability: the gradient towards it changes sign as well.
+    np.testing.assert_allclose(ds, naive.softmax_backward(-f, -df), atol=tolerance)
+    assert ds.dtype == dtype
+    assert (f.tobytes(), df.tobytes()) == before
+
+
+@pytest.mark.parametrize("disparities", RANGES.values(), ids=RANGES.keys())
+@pytest.mark.parametrize("width", [1, 5, 150])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 2e-5), (np.float64, 1e-13)])
+def test_scores_backward_equals_naive(backend, rng, disparities, width, dtype, tolerance):
+    left, right = rng.standard_normal((2, 3, width, 6)).astype(dtype)
+    ds = rng.standard_normal((3, width, disparities.size)).astype(dtype)
+    before = ds.tobytes()
+    gradients = backend.scores_backward(ds, left, right, disparities)
+    expected = naive.scores_backward(left, right, disparities, ds)
+    for found, wanted in zip(gradients, expected, strict=True):
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, wanted, atol=tolerance)
+    assert ds.tobytes() == before
+
+
+@pytest.mark.parametrize("disparities", RANGES.values(), ids=RANGES.keys())
+def test_gradient_equals_central_differences(backend, rng, disparities):
+    """In float64 through correlation and softmax, along random directions."""
+    left, right = rng.standard_normal((2, 2, 75, 3))
+    df = rng.standard_normal((2, 75, disparities.size))
+    f = backend.correlation_forward(left, right, disparities)
+    dleft, dright = backend.scores_backward(
+        backend.softmax_backward(f, df), left, right, disparities
+    )
+    step = 1e-5
+    for _ in range(4):
+        towards_left, towards_right = rng.standard_normal((2, *left.shape))
+        after, before = (
+            backend.correlation_forward(
+                left + sign * towards_left, right + sign * towards_right, disparities
+            )
+            for sign in (step, -step)
+        )
+        measured = (df * (after - before)).sum() / (2 * step)
+        computed = (dleft * towards_left).sum() + (dright * towards_right).sum()
+        assert computed == pytest.approx(measured, rel=1e-6, abs=1e-7)
+
+
+def test_gradients_have_the_same_bits_every_time(backend, rng):
+    left, right = rng.standard_normal((2, 40, 200, 8)).astype(np.float32)
+    ds = rng.standard_normal((40, 200, 20)).astype(np.float32)
+    first, second = (backend.scores_backward(ds, left, right, np.arange(20.0)) for _ in range(2))
+    assert [x.tobytes() for x in first] == [x.tobytes() for x in second]

@@ -37,6 +37,27 @@ def test_float64_equals_naive_to_rounding(backend, rng):
     np.testing.assert_allclose(bounds, expected_bounds, rtol=1e-13)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 5), (1, 17, 8), (23, 1, 4), (7, 12, 9)])
+def test_row_labels_are_the_argmin_of_the_last_row_sweep(backend, rng, shape):
+    f, wx, wy = problem(rng, *shape, np.float64)
+    row_labels = np.full(shape[:2], -1, np.int32)
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 3, row_labels)
+    on_rows, _ = naive.dual_mm(f, wx, wy, P1, P2, 2.5)
+    np.testing.assert_array_equal(row_labels, naive.read_out(on_rows))
+    without, bounds_without = backend.dual_mm(f, wx, wy, P1, P2, 3)
+    assert minorant.tobytes() == without.tobytes()
+    assert bounds.tobytes() == bounds_without.tobytes()
+
+
+def test_row_labels_take_the_lowest_label_on_ties(backend):
+    f = np.zeros((3, 6, 4), np.float32)
+    f[:, :, 0] = 1
+    weights = np.ones((3, 6), np.float32)
+    row_labels = np.full((3, 6), -1, np.int32)
+    backend.dual_mm(f, weights, weights, P1, P2, 1, row_labels)
+    np.testing.assert_array_equal(row_labels, 1)
+
+
 def test_input_volume_is_left_alone(backend, rng):
     f, wx, wy = problem(rng, 4, 5, 6)
     before = f.copy()

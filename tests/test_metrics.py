@@ -385,6 +385,14 @@ def test_middlebury_mean_reproduces_the_published_table() -> None:
     assert metrics.middlebury_mean(figures) == pytest.approx(9.46, abs=0.005)
 
 
+def test_every_figure_is_documented() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text("utf-8")
+    for name in metrics.score(f32([[0]]), f32([[1]])).as_dict():
+        assert f"`{name}`" in text, name
+    for scene, weight in metrics.MIDDLEBURY_V3_WEIGHTS.items():
+        assert (scene in text.split("weighted 0.5 (")[1].split(")")[0].split(", ")) == (weight < 1)
+
+
 # ------------------------------------------------------------------------------------- real truth
 
 

@@ -225,6 +225,274 @@ def synth(folder: str, count: int, seed: int, photometric: bool, **options: Any)
         click.echo(scene)
 
 
+class _Size(click.ParamType):
+    """HEIGHTxWIDTH."""
+
+    name = "HxW"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        height, cross, width = str(value).lower().partition("x")
+        if not cross or not height.isdigit() or not width.isdigit() or "0" in (height, width):
+            self.fail(f"'{value}' is not a size such as 192x320 (height x width).", param, ctx)
+        return int(height), int(width)
+
+
+@cli.command(short_help="Train a model on KITTI, Middlebury, generated scenes or your own pairs.")
+@click.argument("dataset", required=False)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="Where the data set is; once per data set of a mixture, as NAME=DIR. For csv the file.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    default="hstereo-run",
+    help="Run folder: config, log, checkpoints, curves.",
+)
+@click.option("--resume", is_flag=True, help="Continue the run in --output with its own options.")
+@click.option(
+    "--stage",
+    type=click.Choice(["unary", "crf", "joint", "full", "all"]),
+    default="all",
+    help="One stage, or all in order, each starting from the best model of the one before.",
+)
+@click.option("--layers", type=click.IntRange(min=1), default=3, help="Layers of the Unary-CNN.")
+@click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
+@click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
+@click.option("--init", metavar="NAME|FILE", help="Model to start from.  [default: random weights]")
+@click.option(
+    "--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the data per stage."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Updates per stage.  [default: 4000 for unary, 800 for joint and full]",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time for all stages together. Of --epochs, --steps and --minutes the first to be "
+    "reached ends a stage.",
+)
+@click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
+@click.option(
+    "--augment/--no-augment",
+    default=True,
+    help="Flip and scale pairs; vary gain, gamma, colour and noise per view.",
+)
+@click.option("--batch", type=click.IntRange(min=1), default=1, help="Pairs per update.")
+@click.option(
+    "--lr",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Learning rate for a loss averaged over pixels.  [default: 0.05]",
+)
+@click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum.")
+@click.option("--nesterov/--no-nesterov", default=True, help="Nesterov's variant of momentum.")
+@click.option("--weight-decay", type=click.FloatRange(min=0), default=0.0, help="Weight decay.")
+@click.option(
+    "--clip-norm", type=click.FloatRange(min=0), default=5.0, help="Gradient norm limit; 0: none."
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["constant", "cosine", "step"]),
+    default="cosine",
+    help="How the learning rate falls over a stage.",
+)
+@click.option(
+    "--soft-target/--nearest-target",
+    default=True,
+    help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
+)
+@click.option("--gamma", type=click.FloatRange(min=0), default=0.1, help="Weight of the task loss.")
+@click.option("--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss.")
+@click.option("--iterations", type=click.IntRange(min=1), default=5, help="Dual_MM iterations.")
+@click.option(
+    "--disparities",
+    type=click.IntRange(min=1),
+    help="Labels from disparity 0 on.  [default: what each pair's data set says]",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of everything random.")
+@click.option(
+    "--val-fraction",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    help="Share of the scenes kept for validation.",
+)
+@click.option(
+    "--validate-every", type=click.IntRange(min=1), default=200, help="Steps between validations."
+)
+@click.option(
+    "--checkpoint-every", type=click.IntRange(min=1), default=50, help="Steps between checkpoints."
+)
+@click.option(
+    "--cache-gigabytes",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    help="Memory for decoded images.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Where to compute.",
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
+)
+def train(
+    dataset: str | None,
+    roots: tuple[str, ...],
+    output: str,
+    resume: bool,
+    device: str,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Train a model on DATASET and keep everything in a run folder.
+
+    DATASET is kitti, middlebury, synthetic (generated, needs no files) or csv (your own pairs, one
+    line 'left,right,disparity[,mask]' each), or a mixture such as 'synthetic:1,middlebury:2'.
+
+    Ctrl-C saves and exits with 130; --resume continues, bit for bit.
+    """
+    from .datasets import parse_roots
+    from .progress import reporter_for
+    from .train import TrainOptions
+    from .train import train as run
+
+    if resume == (dataset is not None):
+        raise click.UsageError(
+            "--resume takes all options from the run in --output; leave DATASET out."
+            if resume
+            else "Name a DATASET, or continue a run with --resume."
+        )
+    train_options = None
+    if dataset is not None:
+        train_options = TrainOptions(dataset=dataset, roots=parse_roots(roots), **options)
+    with reporter_for(sys.stderr) as reporter:
+        run(train_options, output, device=device, threads=threads, reporter=reporter)
+    click.echo(os.path.join(output, "best.h5"))
+
+
+class _CommaSeparated(click.ParamType):
+    """Several values of one type, such as ``128,256``."""
+
+    def __init__(self, item: click.ParamType) -> None:
+        self._item = item
+        self.name = f"{item.name} list"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        if isinstance(value, tuple):  # a default
+            return value
+        return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+@cli.command(short_help="Time every stage: the paper's table for this machine.")
+@click.option(
+    "--size",
+    type=click.Choice(["kitti", "middlebury-h", "realtime"]),
+    help="Image size and the paper's settings for it: kitti 1242x375, 128 disparities, 7 layers, "
+    "5 iterations; middlebury-h 1500x1000, 256 disparities; realtime 640x480, 128 disparities, "
+    "3 layers, 4 iterations. Other options take precedence.  [default: kitti]",
+)
+@click.option(
+    "--width", type=click.IntRange(min=1), metavar="N", help="Columns, instead of --size."
+)
+@click.option("--height", type=click.IntRange(min=1), metavar="N", help="Rows, instead of --size.")
+@click.option(
+    "--disparities",
+    type=_CommaSeparated(click.IntRange(min=1)),
+    metavar="N[,N...]",
+    help="Numbers of labels, one table each.  [default: the size's]",
+)
+@click.option(
+    "--layers",
+    type=click.IntRange(min=1),
+    metavar="3|7|N",
+    help="Layers of the Unary-CNN.  [default: the size's]",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Iterations of the CRF solver.  [default: the size's]",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=5,
+    metavar="N",
+    help="Runs to take the median of, after a warm-up that compiles.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Where to compute.",
+)
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
+)
+@click.option(
+    "--compare",
+    type=_CommaSeparated(click.Choice(["sgbm", "torch"])),
+    default=(),
+    show_default=False,
+    metavar="sgbm,torch",
+    help="Also time OpenCV's SGBM (8 paths) or the same Unary-CNN in PyTorch, in turns with ours.",
+)
+@click.option(
+    "--scaling",
+    is_flag=True,
+    help="Also double the pixels, then the labels, step by step up to the given size and fit the "
+    "exponents with which the times grow.",
+)
+@click.option("--plot", metavar="FILE.png", help="Also draw a bar chart.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
+def bench(
+    size: str | None,
+    width: int | None,
+    height: int | None,
+    plot: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Time every stage of the model on this machine, as in the paper's timing table.
+
+    A generated stereo pair and random weights are used: neither changes the time. GFLOP/s and
+    GB/s stand beside the peaks of this machine, measured in the same run. Close other programs
+    for figures that mean something.
+    """
+    if (width is None) != (height is None):
+        raise click.UsageError("--width and --height belong together.")
+    if size is not None and width is not None:
+        raise click.UsageError("Give either --size or --width and --height.")
+    from .bench import BenchOptions
+    from .bench import bench as run
+    from .bench_text import draw_report, format_report
+    from .io.images import check_image_output, write_image
+
+    if plot is not None:
+        check_image_output(plot)
+    show, clear = _stage_printer()
+    try:
+        report = run(BenchOptions(size or "kitti", width, height, **options), show)
+    finally:
+        clear()
+    if plot is not None:
+        write_image(plot, draw_report(report))
+    if as_json:
+        click.echo(json.dumps({**report.as_dict(), "plot": plot}))
+    else:
+        click.echo(format_report(report))
+
+
 @cli.command(short_help="Show versions, devices, memory and models.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(as_json: bool) -> None:

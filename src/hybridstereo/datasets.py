@@ -1,9 +1,10 @@
 """Data sets by name: KITTI, Middlebury, generated scenes, your own pairs, and mixtures of them.
 
->>> dataset = open_dataset("synthetic:1,middlebury:2", {"middlebury": "/data/middlebury"})
-... # doctest: +SKIP
->>> training, validation = split(dataset, 0.2, seed=0)  # doctest: +SKIP
->>> pair = dataset.load(training[0])  # doctest: +SKIP
+Opening a data set finds its files; a pair is read when it is loaded::
+
+    dataset = open_dataset("synthetic:1,middlebury:2", {"middlebury": "/data/middlebury"})
+    training, validation = split(dataset, 0.2, seed=0)
+    pair = dataset.load(training[0])
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..crf import CrfSolution, EdgeWeights, Penalties
+from ..crf import EdgeWeights, Penalties
 from ..kernels import Backend
 from ..labels import LabelRange
 
@@ -182,7 +182,3 @@ def structured_hinge(
         dp2=dp2 / count,
     )
 
-
-def solution_task_loss(solution: CrfSolution, target: Target, tau: float) -> float:
-    """Task loss of plain inference, for the log."""
-    return task_loss(solution.labels, target, tau)

@@ -1,0 +1,209 @@
+"""Bar charts drawn with OpenCV, which is a dependency anyway; a plotting package would be another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Color = tuple[int, int, int]
+
+# Distinguishable with every kind of colour vision (after Okabe and Ito), R, G, B.
+_PALETTE: tuple[Color, ...] = (
+    (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0),
+)  # fmt: skip
+_GREYS: tuple[Color, ...] = ((150, 150, 150), (190, 190, 190))
+_INK, _FAINT_INK, _GRID, _PAPER = (35, 35, 35), (110, 110, 110), (226, 226, 226), (255, 255, 255)
+
+# Drawn this many times larger and then reduced: smoother than OpenCV's own antialiasing.
+_OVERSAMPLING = 3
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+# Sizes in pixels of the finished picture; those of letters are heights of capitals.
+_WIDTH, _MARGIN = 1200, 36
+_TITLE, _TEXT, _SMALL = 17, 12, 11
+_BAR, _BAR_GAP, _GROUP_GAP = 22, 4, 22
+_LINE = 30  # from one line of text to the next
+_MOST_TICKS = 8
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A value, the series that it belongs to and, if known, its smallest and largest sample."""
+
+    series: str
+    value: float
+    spread: tuple[float, float] | None = None
+
+
+class _Canvas:
+    """A white picture to draw on, in coordinates of the finished picture."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self._pixels = np.full((height * _OVERSAMPLING, width * _OVERSAMPLING, 3), 255, np.uint8)
+
+    def box(self, left: float, top: float, right: float, bottom: float, color: Color) -> None:
+        """A filled rectangle, at least a hairline wide."""
+        corners = [round(x * _OVERSAMPLING) for x in (left, top, right, bottom)]
+        x0, y0, x1, y1 = corners
+        self._pixels[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)] = color
+
+    def text(
+        self,
+        x: float,
+        baseline: float,
+        words: str,
+        size: int,
+        color: Color = _INK,
+        align: float = 0.0,
+        bold: bool = False,
+    ) -> None:
+        """Text that begins (``align`` 0), is centred (0.5) or ends (1) at ``x``."""
+        scale, thickness = _font(size, bold)
+        left = x - align * text_width(words, size, bold)
+        origin = round(left * _OVERSAMPLING), round(baseline * _OVERSAMPLING)
+        cv2.putText(self._pixels, words, origin, _FONT, scale, color, thickness, cv2.LINE_AA)
+
+    def finished(self) -> NDArray[np.uint8]:
+        """The picture in its final size."""
+        height, width = (side // _OVERSAMPLING for side in self._pixels.shape[:2])
+        return np.asarray(
+            cv2.resize(self._pixels, (width, height), interpolation=cv2.INTER_AREA), np.uint8
+        )
+
+
+def _font(size: int, bold: bool) -> tuple[float, int]:
+    """Scale and stroke width, for the enlarged picture, of letters ``size`` pixels high."""
+    thickness = round((2.2 if bold else 1.3) * _OVERSAMPLING * size / _TEXT)
+    return cv2.getFontScaleFromHeight(_FONT, size * _OVERSAMPLING, thickness), thickness
+
+
+def text_width(words: str, size: int, bold: bool = False) -> float:
+    """Width of a line of text in the finished picture."""
+    scale, thickness = _font(size, bold)
+    (width, _), _ = cv2.getTextSize(words, _FONT, scale, thickness)
+    return width / _OVERSAMPLING
+
+
+def ticks(largest: float) -> list[float]:
+    """Round numbers from 0 to just beyond ``largest``."""
+    power = 10.0 ** math.floor(math.log10(largest / _MOST_TICKS))
+    step = next(x * power for x in (1, 2, 2.5, 5, 10) if x * power * _MOST_TICKS >= largest)
+    return [step * index for index in range(math.ceil(largest / step) + 1)]
+
+
+def _number(value: float) -> str:
+    """Three significant digits, or all digits of a large number."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _series_colors(bars: Sequence[Bar], references: Collection[str]) -> dict[str, Color]:
+    """Colours in the order in which the series appear, grey for references."""
+    names = list(dict.fromkeys(bar.series for bar in bars))
+    grey = [name for name in names if name in references]
+    bright = [name for name in names if name not in references]
+    colors = {name: _GREYS[i % len(_GREYS)] for i, name in enumerate(grey)}
+    colors |= {name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(bright)}
+    return {name: colors[name] for name in names}
+
+
+def _legend_width(series: str) -> float:
+    return _TEXT + 8 + text_width(series, _TEXT) + 28
+
+
+def _legend_lines(names: Sequence[str]) -> list[list[str]]:
+    """Break the legend into lines that fit."""
+    lines: list[list[str]] = [[]]
+    for name in names:
+        if lines[-1] and sum(map(_legend_width, [*lines[-1], name])) > _WIDTH - 2 * _MARGIN:
+            lines.append([])
+        lines[-1].append(name)
+    return lines
+
+
+def _draw_bar(
+    canvas: _Canvas, bar: Bar, top: float, position: Callable[[float], float], color: Color
+) -> None:
+    """The bar, a thin line over its spread, and its value in figures."""
+    canvas.box(position(0), top, position(bar.value), top + _BAR, color)
+    end = position(bar.value)
+    if bar.spread is not None:
+        low, high = map(position, bar.spread)
+        middle, cap = top + _BAR / 2, _BAR / 5
+        canvas.box(low, middle - 0.7, high, middle + 0.7, _INK)
+        for x in (low, high):
+            canvas.box(x - 0.7, middle - cap, x + 0.7, middle + cap, _INK)
+        end = max(end, high)
+    number = _number(bar.value)
+    # On paper of its own, so that no grid line crosses the figures.
+    canvas.box(end + 5, top + 2, end + 11 + text_width(number, _SMALL), top + _BAR - 2, _PAPER)
+    canvas.text(end + 8, top + (_BAR + _SMALL) / 2, number, _SMALL)
+
+
+def bar_chart(
+    title: str,
+    subtitle: str,
+    groups: Mapping[str, Sequence[Bar]],
+    unit: str,
+    references: Collection[str] = (),
+) -> NDArray[np.uint8]:
+    """Draw horizontal bars in groups, one colour per series.
+
+    Parameters
+    ----------
+    title, subtitle
+        The two lines on top; ASCII, like all text, because OpenCV's fonts have no more.
+    groups
+        Label of each group -> its bars, from top to bottom; at least one value above zero.
+    unit
+        Of the values, for the axis.
+    references
+        Series to draw in grey: figures from elsewhere.
+
+    Returns
+    -------
+    ndarray of uint8, (H, W, 3)
+        R, G, B.
+    """
+    bars = [bar for group in groups.values() for bar in group]
+    colors = _series_colors(bars, references)
+    legend = _legend_lines(list(colors))
+    ends = [bar.spread[1] if bar.spread else bar.value for bar in bars]
+    marks = ticks(max(ends))
+
+    left = _MARGIN + max(text_width(label, _TEXT) for label in groups) + 14
+    # Room for the value written behind the longest bar.
+    right = _WIDTH - _MARGIN - max(text_width(_number(bar.value), _SMALL) for bar in bars)
+    top = _MARGIN + _TITLE + (1 + len(legend)) * _LINE + 16
+    bottom = top + sum(len(group) * (_BAR + _BAR_GAP) + _GROUP_GAP for group in groups.values())
+    canvas = _Canvas(_WIDTH, bottom + 3 * _LINE)
+
+    canvas.text(_MARGIN, _MARGIN + _TITLE, title, _TITLE, bold=True)
+    canvas.text(_MARGIN, _MARGIN + _TITLE + _LINE, subtitle, _TEXT, _FAINT_INK)
+    for row, line in enumerate(legend):
+        x, baseline = float(_MARGIN), _MARGIN + _TITLE + (row + 2) * _LINE + 2
+        for series in line:
+            canvas.box(x, baseline - _TEXT, x + _TEXT, baseline, colors[series])
+            canvas.text(x + _TEXT + 8, baseline, series, _TEXT)
+            x += _legend_width(series)
+
+    def position(value: float) -> float:
+        return left + (right - left) * value / marks[-1]
+
+    for mark in marks:
+        canvas.box(position(mark), top, position(mark) + 1, bottom, _GRID)
+        canvas.text(position(mark), bottom + 22, _number(mark), _SMALL, _FAINT_INK, align=0.5)
+    canvas.text((left + right) / 2, bottom + 22 + _LINE, unit, _TEXT, _FAINT_INK, align=0.5)
+    y = top + _GROUP_GAP / 2
+    for label, group in groups.items():
+        height = len(group) * (_BAR + _BAR_GAP) - _BAR_GAP
+        canvas.text(left - 12, y + (height + _TEXT) / 2, label, _TEXT, align=1.0)
+        for bar in group:
+            _draw_bar(canvas, bar, y, position, colors[bar.series])
+            y += _BAR + _BAR_GAP
+        y += _GROUP_GAP
+    canvas.box(left, top, left + 1.5, bottom, _FAINT_INK)
+    return canvas.finished()

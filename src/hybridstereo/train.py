@@ -1,0 +1,261 @@
+"""`hstereo train`: all stages on a data set, in a run folder that can be resumed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .augment import AugmentOptions
+from .datasets import open_dataset, split
+from .errors import InputError
+from .infer import choose_backend
+from .loader import PairCache
+from .model import StereoModel
+from .training.curves import plot_curves
+from .training.gradients import HingeOptions
+from .training.optim import SgdOptions
+from .training.runfolder import Checkpoint, Position, RunFolder
+from .training.stages import (
+    PARTS,
+    STAGES,
+    Budget,
+    Reporter,
+    Setting,
+    begin,
+    new_model,
+    run_gradient,
+    run_search,
+)
+from .zoo import load_model, save_model
+
+# Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
+_LEARNING_RATES = {"unary": 0.05, "joint": 0.05, "fit": 0.05, "full": 0.05}
+_STEPS = {"unary": 4000, "joint": 800, "fit": 400, "full": 800}
+# How --minutes is shared between the stages of `all`; the search takes what it takes.
+_TIME_SHARES = {"unary": 0.55, "joint": 0.22, "fit": 0.05, "full": 0.18}
+
+_PHOTOMETRIC = {"gain": 0.2, "colour": 0.1, "gamma": 0.2, "noise": 0.02}
+_GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "max_scale": 1.1}
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Everything that determines a run; stored as config.json.
+
+    ``stage`` is one of the stages or ``all``.  None means a default that suits the stage.
+    """
+
+    dataset: str
+    roots: dict[str, str] | str | None = None
+    stage: str = "all"
+    layers: int = 3
+    filters: int = 100
+    with_xy: bool = False
+    init: str | None = None
+    epochs: float | None = None
+    steps: int | None = None
+    minutes: float | None = None
+    crop: tuple[int, int] | None = None
+    augment: bool = True
+    batch: int = 1
+    lr: float | None = None
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 0.0
+    clip_norm: float = 5.0
+    schedule: str = "cosine"
+    soft_target: bool = True
+    gamma: float = 0.1
+    tau: float = 3.0
+    iterations: int = 5
+    disparities: int | None = None
+    seed: int = 0
+    val_fraction: float = 0.2
+    validate_every: int = 200
+    checkpoint_every: int = 50
+    cache_gigabytes: float = 2.0
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What runs, in order; the part ``fit`` prepares the Pairwise-CNN of stage ``full``."""
+        stages = STAGES if self.stage == "all" else (self.stage,)
+        return tuple(part for stage in stages for part in PARTS[stage])
+
+    def sgd(self, part: str) -> SgdOptions:
+        """Optimiser settings of a part."""
+        lr = _LEARNING_RATES[part] if self.lr is None else self.lr
+        return SgdOptions(
+            lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.schedule
+        )
+
+    def budget(self, part: str, samples: int) -> Budget:
+        """When a part ends."""
+        limits = []
+        if self.steps is not None:
+            limits.append(self.steps)
+        if self.epochs is not None:
+            limits.append(max(round(self.epochs * samples / self.batch), 1))
+        if not limits and self.minutes is None:
+            limits.append(_STEPS[part])
+        seconds = None
+        if self.minutes is not None:
+            share = _TIME_SHARES[part] / sum(_TIME_SHARES.get(p, 0.0) for p in self.parts)
+            seconds = 60.0 * self.minutes * share
+        return Budget(min(limits) if limits else None, seconds)
+
+
+def options_from_config(config: dict[str, Any]) -> TrainOptions:
+    """Options as stored by an earlier run."""
+    try:
+        options = TrainOptions(**config)
+    except TypeError as error:
+        raise InputError(
+            f"The run was made by another version of hybridstereo ({error})", "Start a new run"
+        ) from error
+    crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
+    return replace(options, crop=crop)
+
+
+def train(
+    options: TrainOptions | None,
+    output: str | Path,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    reporter: Reporter | None = None,
+) -> StereoModel:
+    """Train a model and keep everything in a run folder.
+
+    Parameters
+    ----------
+    options
+        What to train; None continues the run in ``output`` with its own options.
+    output
+        The run folder.
+    device, threads
+        Where to compute; a resumed run gives the same bits only with the same ones.
+    reporter
+        Hears about steps and validations.
+
+    Returns
+    -------
+    model
+        The best model of the last stage, which ``best.h5`` holds.
+    """
+    folder = RunFolder(output)
+    resuming = options is None
+    if options is None:
+        options = options_from_config(folder.config())
+    reporter = reporter or Reporter()
+    backend = choose_backend(device, threads)
+    dataset = open_dataset(options.dataset, options.roots)
+    for warning in dataset.warnings:
+        reporter.message(warning)
+    training, validation = split(dataset, options.val_fraction, options.seed)
+    reporter.message(f"{len(training)} training pairs, {len(validation)} validation pairs")
+
+    if resuming:
+        checkpoint = folder.load()
+    else:
+        start = _initial_model(options)
+        folder.create(asdict(options))
+        first = options.parts[0]
+        checkpoint = Checkpoint(begin(first, start, options.seed), Position(first))
+        folder.save(checkpoint)
+
+    with _deferred_interrupt() as interrupted:
+        setting = Setting(
+            backend=backend,
+            dataset=dataset,
+            training=training,
+            validation=validation,
+            cache=PairCache(dataset, int(options.cache_gigabytes * (1 << 30))),
+            folder=folder,
+            reporter=reporter,
+            augment=_augmentation(options),
+            hinge=HingeOptions(options.gamma, options.tau, options.iterations),
+            seed=options.seed,
+            batch=options.batch,
+            disparities=options.disparities,
+            soft_target=options.soft_target,
+            validate_every=options.validate_every,
+            checkpoint_every=options.checkpoint_every,
+            stop_requested=interrupted.is_set,
+        )
+        try:
+            return _run_parts(setting, options, checkpoint)
+        finally:
+            plot_curves(folder.entries(), folder.path / "curves.png")
+
+
+def _run_parts(setting: Setting, options: TrainOptions, checkpoint: Checkpoint) -> StereoModel:
+    parts = options.parts
+    folder = setting.folder
+    while checkpoint.position.stage:
+        part = checkpoint.position.stage
+        setting.reporter.message(f"stage {part}")
+        if part == "crf":
+            model = run_search(setting, checkpoint)
+        else:
+            budget = options.budget(part, len(setting.training))
+            model = run_gradient(setting, part, checkpoint, options.sgd(part), budget)
+        save_model(folder.stage_model(part), model)
+        plot_curves(folder.entries(), folder.path / "curves.png")
+        following = parts.index(part) + 1
+        upcoming = parts[following] if following < len(parts) else ""
+        if upcoming:
+            model = begin(upcoming, model, options.seed)
+        checkpoint = Checkpoint(model, Position(upcoming, best=_carried_best(upcoming, checkpoint)))
+        folder.save(checkpoint)
+    return folder.load_best()
+
+
+def _carried_best(upcoming: str, done: Checkpoint) -> float:
+    """The figure to beat: a finished run keeps its own, a new stage starts afresh."""
+    return Position(upcoming).best if upcoming else done.position.best
+
+
+def _initial_model(options: TrainOptions) -> StereoModel:
+    if options.init is not None:
+        return load_model(options.init)
+    if options.parts[0] != "unary":
+        raise InputError(
+            f"Stage {options.stage} continues an earlier one",
+            "Give the model to start from with --init, or train with --stage all",
+        )
+    return new_model(
+        options.layers, options.filters, options.with_xy, options.seed, options.iterations
+    )
+
+
+def _augmentation(options: TrainOptions) -> AugmentOptions:
+    changes = {**_PHOTOMETRIC, **_GEOMETRIC} if options.augment else {}
+    return AugmentOptions(crop=options.crop, **changes)
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into a request that is met between two steps; a second one is met now.
+
+    An update must not stop half-way: the checkpoint would be neither before nor after it.
+    """
+    requested = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield requested
+        return
+    previous = signal.getsignal(signal.SIGINT)
+
+    def request(signum: int, frame: object) -> None:
+        requested.set()
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, request)
+    try:
+        yield requested
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,175 @@
+"""One training step of each stage: a pair in, the loss and the gradients of all parameters out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..crf import EdgeWeights
+from ..datasets import StereoPair
+from ..features import ConvLayer, features_backward, features_forward, network_input
+from ..kernels import Backend
+from ..labels import LabelRange
+from ..model import StageClock, StereoModel, edge_weights
+from ..pairwise import pairwise_backward, pairwise_forward, pairwise_input
+from .losses import Target, cross_entropy, make_target, structured_hinge
+
+Gradients = dict[str, np.ndarray]
+PENALTIES = ("p1", "p2")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of one pair, the gradients by parameter name, and figures for the log."""
+
+    loss: float
+    gradients: Gradients
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True)
+class HingeOptions:
+    """Settings of the structured hinge: weight and truncation of the task loss, iterations."""
+
+    gamma: float = 0.1
+    tau: float = 3.0
+    iterations: int = 5
+
+
+def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:
+    """All trainable arrays by name; the penalties as arrays of one element.
+
+    The networks' arrays are the model's own, so updating them in place updates the model.
+    """
+    arrays = dict(model.to_file().tensors)
+    arrays |= {name: np.array([getattr(model.config, name)]) for name in PENALTIES}
+    return arrays
+
+
+def _named(network: str, layers: Sequence[ConvLayer]) -> Gradients:
+    named = {}
+    for index, layer in enumerate(layers):
+        named[f"{network}/{index}/weight"] = layer.weight
+        if layer.bias is not None:
+            named[f"{network}/{index}/bias"] = layer.bias
+    return named
+
+
+class _UnaryPass:
+    """Images -> unary volume, with everything that the way back needs."""
+
+    def __init__(
+        self, model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange
+    ) -> None:
+        self._layers, self._backend = model.unary, backend
+        self._disparities = labels.disparities
+        self._kept: list[list[np.ndarray]] = [[], []]
+        for image, kept in zip((pair.left, pair.right), self._kept, strict=True):
+            features_forward(backend, network_input(image, model.unary), model.unary, kept)
+        self.volume = backend.correlation_forward(*self._features, self._disparities)
+
+    @property
+    def _features(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._kept[0][-1], self._kept[1][-1]
+
+    def backward(self, ds: np.ndarray) -> Gradients:
+        """Gradients of the Unary-CNN; both images share it, so theirs add."""
+        dfeatures = self._backend.scores_backward(ds, *self._features, self._disparities)
+        left, right = (
+            _named("unary", features_backward(self._backend, gradient, kept, self._layers))
+            for gradient, kept in zip(dfeatures, self._kept, strict=True)
+        )
+        return {name: left[name] + right[name] for name in left}
+
+
+def unary_step(
+    model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange, soft: bool
+) -> Step:
+    """Cross-entropy of the network alone (stage ``unary``)."""
+    target = make_target(pair.disparity, pair.valid, labels)
+    forward = _UnaryPass(model, backend, pair, labels)
+    loss, ds = cross_entropy(forward.volume, target, soft)
+    figures = {"bad1": _bad_labels(backend.argmin(forward.volume), target, 1.0 / labels.step)}
+    return Step(loss, forward.backward(ds), figures)
+
+
+def structured_step(
+    model: StereoModel,
+    backend: Backend,
+    pair: StereoPair,
+    labels: LabelRange,
+    options: HingeOptions,
+) -> Step:
+    """Structured hinge of the whole model (stages ``joint`` and ``full``).
+
+    The Pairwise-CNN gets gradients if the model uses it.
+    """
+    config = model.config
+    target = make_target(pair.disparity, pair.valid, labels)
+    forward = _UnaryPass(model, backend, pair, labels)
+    kept: list[np.ndarray] = []
+    if config.edge_model == "cnn":
+        network_in = pairwise_input(pair.left, model.unary, model.pairwise)
+        edges = EdgeWeights(
+            *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale, kept)
+        )
+    else:
+        edges = edge_weights(model, backend, pair.left, StageClock())
+    hinge = structured_hinge(
+        backend,
+        forward.volume,
+        edges,
+        config.penalties,
+        target,
+        options.gamma,
+        options.tau,
+        options.iterations,
+    )
+    gradients = forward.backward(backend.softmax_backward(forward.volume, hinge.df))
+    if kept:
+        gradients |= _named(
+            "pairwise",
+            pairwise_backward(
+                backend, hinge.dwx, hinge.dwy, kept, model.pairwise, config.weight_scale
+            ),
+        )
+    gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
+    return Step(
+        hinge.loss,
+        gradients,
+        {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement},
+    )
+
+
+def imitation_step(
+    model: StereoModel, backend: Backend, pair: StereoPair, contrast: StereoModel
+) -> Step:
+    """Squared difference between the Pairwise-CNN's and the contrast weights.
+
+    A random Pairwise-CNN would throw away what ``joint`` has learnt to rely on, so stage ``full``
+    first teaches it to imitate the contrast weights (TRAINING.md).
+    """
+    kept: list[np.ndarray] = []
+    network_in = pairwise_input(pair.left, model.unary, model.pairwise)
+    scale = model.config.weight_scale
+    learnt = pairwise_forward(backend, network_in, model.pairwise, scale, kept)
+    wanted = edge_weights(contrast, backend, pair.left, StageClock())
+    differences = [learnt[0] - wanted.wx, learnt[1] - wanted.wy]
+    # The last column of wx and the last row of wy belong to no edge.
+    differences[0][:, -1] = 0
+    differences[1][-1] = 0
+    # In units of the contrast weights' own spread, so that the loss is about 1 at the start.
+    spread = max(float(np.var(wanted.wx) + np.var(wanted.wy)), 1e-12)
+    scale_of = 1.0 / (spread * learnt[0].size)
+    loss = scale_of * sum(float(np.vdot(x, x)) for x in differences)
+    dwx, dwy = (x * x.dtype.type(2 * scale_of) for x in differences)
+    gradients = pairwise_backward(backend, dwx, dwy, kept, model.pairwise, scale)
+    return Step(loss, _named("pairwise", gradients), {})
+
+
+def _bad_labels(labels: np.ndarray, target: Target, threshold: float) -> float:
+    """Percentage of valid pixels whose label is off by more than ``threshold`` labels."""
+    wrong = np.abs(labels - target.position) > threshold
+    return 100.0 * float(wrong[target.valid].sum()) / max(target.count, 1)

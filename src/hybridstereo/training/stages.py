@@ -1,0 +1,331 @@
+"""The stages of training (paper, sec. 5; TRAINING.md) as loops over pairs.
+
+``unary`` trains the network alone, ``crf`` searches the contrast parameters, ``joint`` trains
+network and penalties through the CRF, ``fit`` teaches a new Pairwise-CNN to imitate the contrast
+weights, ``full`` trains everything.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..augment import AugmentOptions
+from ..datasets import Dataset, Sample, StereoPair
+from ..errors import StereoError
+from ..features import ConvLayer
+from ..kernels import Backend
+from ..loader import PairCache, PairLoader
+from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, with_config
+from .gradients import (
+    PENALTIES,
+    Gradients,
+    HingeOptions,
+    Step,
+    imitation_step,
+    parameters_of,
+    structured_step,
+    unary_step,
+)
+from .gridsearch import Point, search
+from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
+from .runfolder import Checkpoint, Position, RunFolder
+from .validation import labels_for, validate
+
+STAGES = ("unary", "crf", "joint", "full")
+
+# What each stage really runs, in order.
+PARTS = {"unary": ("unary",), "crf": ("crf",), "joint": ("joint",), "full": ("fit", "full")}
+
+_TRAINED = {
+    "unary": ("unary/",),
+    "joint": ("unary/", *PENALTIES),
+    "fit": ("pairwise/",),
+    "full": ("unary/", "pairwise/", *PENALTIES),
+}
+# The penalties are few and large numbers next to the weights, so they take longer steps.
+_RATES = {"p1": 2.0, "p2": 20.0}
+
+_PAIRWISE_FILTERS = 64
+
+
+class TrainingDivergedError(StereoError):
+    """The loss or a gradient is no longer a number."""
+
+
+class Reporter:
+    """What a run tells its user; the default says nothing."""
+
+    def step(self, stage: str, step: int, steps: int | None, progress: float, entry: dict) -> None:
+        """A step is done; ``progress`` in [0, 1]."""
+
+    def validation(self, stage: str, step: int, figures: dict[str, float], best: bool) -> None:
+        """The validation pairs were evaluated."""
+
+    def message(self, text: str) -> None:
+        """Anything else worth saying."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a part ends: after so many steps or seconds, whichever comes first."""
+
+    steps: int | None
+    seconds: float | None
+
+    def progress(self, position: Position) -> float:
+        """How much of the budget is used, in [0, 1]."""
+        used = 0.0
+        if self.steps is not None:
+            used = position.step / max(self.steps, 1)
+        if self.seconds is not None:
+            used = max(used, position.seconds / self.seconds)
+        return min(used, 1.0)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all stages share."""
+
+    backend: Backend
+    dataset: Dataset
+    training: Sequence[Sample]
+    validation: Sequence[Sample]
+    cache: PairCache
+    folder: RunFolder
+    reporter: Reporter
+    augment: AugmentOptions
+    hinge: HingeOptions
+    seed: int
+    batch: int
+    disparities: int | None
+    soft_target: bool
+    validate_every: int
+    checkpoint_every: int
+    stop_requested: Callable[[], bool]
+
+
+def new_model(layers: int, filters: int, with_xy: bool, seed: int, iterations: int) -> StereoModel:
+    """A Unary-CNN with weights drawn from N(0, 1/fan-in) and zero biases."""
+    rng = np.random.default_rng([seed, 0])
+    inputs = IMAGE_CHANNELS + (2 if with_xy else 0)
+    shapes = [(filters, inputs, 3, 3)] + (layers - 1) * [(filters, filters, 2, 2)]
+    config = ModelConfig(method="argmax", iterations=iterations)
+    return StereoModel(tuple(_random_layer(rng, shape) for shape in shapes), config=config)
+
+
+def add_pairwise_network(model: StereoModel, seed: int) -> StereoModel:
+    """The model with a random Pairwise-CNN in place of the contrast weights (SPEC 5b)."""
+    rng = np.random.default_rng([seed, 1])
+    filters = _PAIRWISE_FILTERS
+    shapes = [(filters, IMAGE_CHANNELS, 3, 3), (filters, filters, 3, 3), (2, filters, 1, 1)]
+    first, second, last = (_random_layer(rng, shape) for shape in shapes)
+    pairwise = (first, second, ConvLayer(last.weight, None))
+    config = with_config(model, edge_model="contrast").config
+    return StereoModel(model.unary, pairwise, config)
+
+
+def _random_layer(rng: np.random.Generator, shape: tuple[int, int, int, int]) -> ConvLayer:
+    deviation = 1.0 / math.sqrt(shape[1] * shape[2] * shape[3])
+    weight = (deviation * rng.standard_normal(shape)).astype(np.float32)
+    return ConvLayer(weight, np.zeros(shape[0], np.float32))
+
+
+def begin(part: str, model: StereoModel, seed: int) -> StereoModel:
+    """The model that a part starts from, given the result of the part before it."""
+    if part == "unary":
+        return with_config(model, method="argmax")
+    if part == "fit":
+        return model if model.pairwise else add_pairwise_network(model, seed)
+    if part == "full":
+        # The imitation was fitted with the factor included.
+        return with_config(model, edge_model="cnn", weight_scale=1.0, method="crf")
+    return with_config(model, method="crf")
+
+
+def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
+    """Stage ``crf``: grid search on the validation pairs; the table goes to crf_grid.json."""
+    begun = time.perf_counter()
+    table: list[dict[str, Any]] = []
+
+    def on_point(point: Point, figures: dict[str, float]) -> None:
+        table.append({**point, **figures})
+        setting.reporter.message(
+            "crf: " + " ".join(f"{name} {value:.3g}" for name, value in point.items())
+            + f" -> bad1 {figures['bad1']:.2f} %"
+        )  # fmt: skip
+
+    samples = setting.validation or setting.training
+    model = search(
+        checkpoint.model, setting.backend, setting.cache, samples, setting.disparities, on_point
+    )
+    setting.folder.write_json("crf_grid.json", table)
+    best = min(table, key=lambda row: row["bad1"])
+    checkpoint.position.best = best["bad1"]
+    _log_validation(setting, "crf", len(table), best, time.perf_counter() - begun)
+    setting.folder.save_best(model)
+    return model
+
+
+def run_gradient(
+    setting: Setting, part: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
+) -> StereoModel:
+    """A part that follows gradients; returns the best model by validation (the last without).
+
+    Parameters
+    ----------
+    setting
+        Data, device, folder.
+    part
+        ``unary``, ``joint``, ``fit`` or ``full``.
+    checkpoint
+        Where to start; its position and momentum are advanced as the part goes on.
+    sgd, budget
+        How to step and when to stop.
+    """
+    position = checkpoint.position
+    model = checkpoint.model
+    parameters = {
+        name: array for name, array in parameters_of(model).items() if name.startswith(_TRAINED[part])
+    }
+    optimiser = Sgd(parameters, sgd, _RATES)
+    for name, velocity in checkpoint.momentum.items():
+        optimiser.momentum[name][...] = velocity
+    checkpoint.momentum = optimiser.momentum
+    step_of = _step_function(setting, part)
+    validates = bool(setting.validation) and part != "fit"
+
+    def validate_now() -> None:
+        begun = time.perf_counter()
+        method = "argmax" if part == "unary" else "crf"
+        figures = validate(
+            model, setting.backend, setting.cache, setting.validation, method, setting.disparities
+        )
+        better = figures["bad1"] < position.best
+        if better:
+            position.best = figures["bad1"]
+            setting.folder.save_best(model)
+        _log_validation(setting, part, position.step, figures, time.perf_counter() - begun)
+        setting.reporter.validation(part, position.step, figures, better)
+
+    if position.step == 0 and validates and part != "unary":
+        validate_now()
+    pairs = PairLoader(
+        setting.dataset,
+        setting.training,
+        setting.seed * 16 + list(_TRAINED).index(part),
+        setting.augment,
+        position.step * setting.batch,
+        cache=setting.cache,
+    )
+    with pairs as loader:
+        while budget.progress(position) < 1.0:
+            begun = time.perf_counter()
+            lr = learning_rate(sgd, budget.progress(position))
+            mean = _mean_step(step_of(model, pair) for pair in _take(loader, setting.batch))
+            entry = _check_and_describe(part, position.step, mean, lr)
+            clip_gradients(mean.gradients, sgd.clip_norm)
+            optimiser.step(mean.gradients, lr)
+            model = _with_penalties(model, parameters)
+            position.step += 1
+            position.seconds += time.perf_counter() - begun
+            entry |= {"p1": model.config.p1, "p2": model.config.p2}
+            entry |= {"seconds": round(time.perf_counter() - begun, 4)}
+            setting.folder.append(entry)
+            progress = budget.progress(position)
+            setting.reporter.step(part, position.step, budget.steps, progress, entry)
+
+            over = progress >= 1.0
+            if validates and (over or position.step % setting.validate_every == 0):
+                validate_now()
+            checkpoint.model = model
+            stop = setting.stop_requested()
+            if stop or over or position.step % setting.checkpoint_every == 0:
+                setting.folder.save(checkpoint)
+            if stop:
+                raise KeyboardInterrupt
+    if not validates:
+        setting.folder.save_best(model)
+    return setting.folder.load_best()
+
+
+def _take(loader: PairLoader, count: int) -> Iterator[StereoPair]:
+    return (pair for _, pair in islice(loader, count))
+
+
+def _step_function(setting: Setting, part: str) -> Callable[[StereoModel, StereoPair], Step]:
+    backend = setting.backend
+    if part == "unary":
+        return lambda model, pair: unary_step(
+            model, backend, pair, labels_for(pair, setting.disparities), setting.soft_target
+        )
+    if part == "fit":
+        return lambda model, pair: imitation_step(
+            with_config(model, weight_scale=1.0), backend, pair, model
+        )
+    return lambda model, pair: structured_step(
+        model, backend, pair, labels_for(pair, setting.disparities), setting.hinge
+    )
+
+
+def _mean_step(steps: Iterator[Step]) -> Step:
+    """Mean of the losses, figures and gradients of a batch."""
+    first = next(steps)
+    loss, gradients, figures, count = first.loss, first.gradients, dict(first.figures), 1
+    for step in steps:
+        count += 1
+        loss += step.loss
+        for name, gradient in step.gradients.items():
+            gradients[name] += gradient
+        for name, value in step.figures.items():
+            figures[name] += value
+    if count > 1:
+        for gradient in gradients.values():
+            gradient /= gradient.dtype.type(count)
+    return Step(loss / count, gradients, {name: value / count for name, value in figures.items()})
+
+
+def _check_and_describe(part: str, step: int, mean: Step, lr: float) -> dict[str, Any]:
+    """The log entry of a step; raises if training has diverged."""
+    norms = {
+        f"gradient_norm_{network}": gradient_norm(_of_network(mean.gradients, network))
+        for network in ("unary", "pairwise")
+        if _of_network(mean.gradients, network)
+    }
+    if not math.isfinite(mean.loss) or not all(map(math.isfinite, norms.values())):
+        raise TrainingDivergedError(
+            f"Stage {part} diverged at step {step}: the loss or a gradient is not a number",
+            "The last good checkpoint is kept; start again with a smaller --lr",
+        )
+    name = {"unary": "cross_entropy", "fit": "imitation"}.get(part, "hinge")
+    return {
+        "kind": "step", "stage": part, "step": step, name: mean.loss, **mean.figures, "lr": lr, **norms,
+    }  # fmt: skip
+
+
+def _of_network(gradients: Gradients, network: str) -> Gradients:
+    return {name: g for name, g in gradients.items() if name.startswith(f"{network}/")}
+
+
+def _with_penalties(model: StereoModel, parameters: dict[str, np.ndarray]) -> StereoModel:
+    """Project the penalties to 0 <= P1 <= P2 and put them into the model."""
+    if "p1" not in parameters:
+        return model
+    p1, p2 = parameters["p1"], parameters["p2"]
+    np.maximum(p1, 0.0, out=p1)
+    np.maximum(p2, p1, out=p2)
+    return with_config(model, p1=float(p1[0]), p2=float(p2[0]))
+
+
+def _log_validation(
+    setting: Setting, part: str, step: int, figures: dict[str, float], seconds: float
+) -> None:
+    setting.folder.append(
+        {"kind": "validation", "stage": part, "step": step, **figures, "seconds": round(seconds, 3)}
+    )

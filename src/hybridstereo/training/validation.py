@@ -1,0 +1,56 @@
+"""Figures of a model on the validation pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..datasets import Sample, StereoPair
+from ..kernels import Backend
+from ..labels import LabelRange
+from ..loader import PairCache
+from ..metrics import Scores, per_image_mean, score
+from ..model import StereoModel, predict
+
+THRESHOLDS = (1.0, 2.0, 3.0, 4.0)
+
+# Labels come in multiples of this, so that pairs of similar range share compiled shapes and BLAS
+# gets even blocks.
+_LABEL_MULTIPLE = 8
+
+
+def labels_for(pair: StereoPair, disparities: int | None) -> LabelRange:
+    """The labels to train or validate a pair with: as asked for, or what its data set says."""
+    if disparities is not None:
+        return LabelRange(0.0, disparities)
+    return LabelRange(0.0, -(-pair.search_range // _LABEL_MULTIPLE) * _LABEL_MULTIPLE)
+
+
+def score_prediction(disparity: np.ndarray, pair: StereoPair) -> Scores:
+    """Figures over non-occluded pixels with known truth."""
+    return score(disparity, pair.disparity, pair.valid, THRESHOLDS)
+
+
+def mean_figures(scores: Sequence[Scores]) -> dict[str, float]:
+    """bad1..bad4 and D1 in percent, each the mean over images."""
+    means = per_image_mean(scores)
+    return {name: means[name] for name in ("bad1", "bad2", "bad3", "bad4", "d1")}
+
+
+def validate(
+    model: StereoModel,
+    backend: Backend,
+    cache: PairCache,
+    samples: Sequence[Sample],
+    method: str,
+    disparities: int | None,
+) -> dict[str, float]:
+    """bad1..bad4 and D1 on complete images, refined if the method is ``crf``."""
+    scores = []
+    for sample in samples:
+        pair = cache.load(sample)
+        labels = labels_for(pair, disparities)
+        prediction = predict(model, backend, pair.left, pair.right, labels=labels, method=method)
+        scores.append(score_prediction(prediction.disparity, pair))
+    return mean_figures(scores)
