@@ -121,6 +121,14 @@ def _scratch(
 # ---------------------------------------------------------------- whole images
 
 
+def _contiguous(*arrays: np.ndarray | None) -> list[Any]:
+    """C-contiguous versions of the arrays; mixed precision is refused, not converted."""
+    kinds = {array.dtype for array in arrays if array is not None}
+    if len(kinds) > 1:
+        raise TypeError(f"arrays of one dtype expected, not {sorted(map(str, kinds))}")
+    return [array if array is None else np.ascontiguousarray(array) for array in arrays]
+
+
 def _convolve(
     image: np.ndarray, y: np.ndarray | None, padding: tuple[int, int], taps: np.ndarray,
     bias: np.ndarray | None, activate: bool,
@@ -191,7 +199,7 @@ def conv_forward(
     y
         (H - kh + 1, W - kw + 1, O).
     """
-    x = np.ascontiguousarray(x)
+    x, weight, bias = _contiguous(x, weight, bias)
     if winograd.suits(weight):
         return winograd.forward(x, weight, bias, activate)
     rotated = weight[:, :, ::-1, ::-1].transpose(2, 3, 1, 0)
@@ -225,8 +233,7 @@ def conv_backward(
         Gradients with respect to x (or none), weight and bias; the same bits on every call,
         whatever the number of threads.
     """
-    dy, x = np.ascontiguousarray(dy), np.ascontiguousarray(x)
-    tanh_values = np.ascontiguousarray(y) if activate else None
+    dy, x, weight, tanh_values = _contiguous(dy, x, weight, y if activate else None)
     dx = None
     if winograd.suits(weight):
         if need_dx:

@@ -198,7 +198,12 @@ def test_views_are_accepted(backend, rng, channels):
 
 @pytest.mark.parametrize("channels", [(3, 5), (16, 16)], ids=["direct", "winograd"])
 def test_mixed_precision_is_refused(backend, rng, channels):
-    """Vectors are written without a conversion: a wrong width must not compile."""
-    x, weight, bias, _ = layer(rng, (4, 4), channels, (2, 2))
-    with pytest.raises(Exception, match="No implementation of function"):
-        backend.conv_forward(x.astype(np.float64), weight, bias, True)
+    """Vectors are loaded and stored without a conversion: one wrong width would be another type."""
+    x, weight, bias, dy = layer(rng, (4, 4), channels, (2, 2))
+    for i in range(3):
+        arrays = [x, weight, bias]
+        arrays[i] = arrays[i].astype(np.float64)
+        with pytest.raises(TypeError, match="float32.*float64"):
+            backend.conv_forward(*arrays, True)
+    with pytest.raises(TypeError, match="float32.*float64"):
+        backend.conv_backward(dy.astype(np.float64), x, weight, None, False)

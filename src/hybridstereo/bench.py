@@ -267,10 +267,8 @@ def _find_peers(
     unavailable = {}
     if "torch" in names:
         try:
-            # The network does not depend on the number of disparities: one peer serves all.
-            network = torch_peer(model, backend, *pair, threads)
-            for members in peers.values():
-                members.append(network)
+            # The network does not depend on the number of disparities: once is enough.
+            peers[settings[0]].append(torch_peer(model, backend, *pair, threads))
         except PeerUnavailableError as error:
             unavailable["torch"] = str(error)
     if "sgbm" in names:
@@ -279,6 +277,7 @@ def _find_peers(
                 members.append(sgbm_peer(*pair, setting.disparities, threads))
             except PeerUnavailableError as error:
                 unavailable["sgbm"] = str(error)
-    for peer in {peer.label: peer for members in peers.values() for peer in members}.values():
-        peer.run()
+    for members in peers.values():
+        for peer in members:
+            peer.run()
     return peers, unavailable

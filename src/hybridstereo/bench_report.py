@@ -119,6 +119,7 @@ class Comparison:
             "seconds": self.ours.median,
             "peer_seconds": self.theirs.median,
             "peer_samples": list(self.theirs.samples),
+            "ratio": self.ours.median / self.theirs.median,
             "speedup": self.speedup,
             "difference": self.peer.difference,
         }
@@ -178,13 +179,17 @@ class Run:
 
     def _component(self, name: str, peaks: Peaks | None) -> dict[str, object]:
         flop_rate, byte_rate = self.flop_rate(name), self.byte_rate(name)
+        shares: dict[str, float | None] = {"share_of_sgemm": None, "share_of_copy": None}
+        if peaks is not None:
+            shares["share_of_copy"] = byte_rate / peaks.byte_rate
+            if flop_rate is not None:
+                shares["share_of_sgemm"] = flop_rate / peaks.flop_rate
         return {
             "name": name,
             **self.timings[name].as_dict(),
             "gflop_per_second": None if flop_rate is None else flop_rate / 1e9,
             "gbyte_per_second": byte_rate / 1e9,
-            "share_of_sgemm": None if None in (peaks, flop_rate) else flop_rate / peaks.flop_rate,
-            "share_of_copy": None if peaks is None else byte_rate / peaks.byte_rate,
+            **shares,
             "titan_x_seconds": paper_seconds(self.setting).get(name),
         }
 

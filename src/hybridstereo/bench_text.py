@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .bench_report import COMPONENTS, BenchReport, Comparison, Run, Scaling, paper_seconds
+from .bench_report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Timing, paper_seconds
 from .info import cpu_name
 from .memory import format_bytes
 from .plots import Bar, bar_chart
@@ -27,7 +27,7 @@ def format_report(report: BenchReport) -> str:
     """All tables, with a legend."""
     blocks = [f"{cpu_name()}: {report.device}, {_count(report.threads, 'thread')}"]
     for run in report.runs:
-        blocks.append(f"{_describe(run)}\n\n{_component_table(run, report)}")
+        blocks.append(f"{run.setting}, {_model(run)}\n\n{_component_table(run, report)}")
         blocks.append("\n".join(_remarks(run)))
     blocks.append("\n".join(_legend(report)))
     comparisons = [comparison for run in report.runs for comparison in run.comparisons]
@@ -41,25 +41,20 @@ def format_report(report: BenchReport) -> str:
 def draw_report(report: BenchReport) -> NDArray[np.uint8]:
     """The times as a bar chart, uint8 RGB."""
     groups: dict[str, list[Bar]] = {label: [] for label in COMPONENTS.values()}
+    for run in report.runs:
+        for name, timing in run.timings.items():
+            groups[COMPONENTS[name]].append(_bar(f"ours, {_labels(run)}", timing))
+    for run in report.runs:
+        for comparison in run.comparisons:
+            if comparison.component != "total":
+                bar = _bar(comparison.peer.label, comparison.theirs)
+                groups[COMPONENTS[comparison.component]].append(bar)
     references = set()
     for run in report.runs:
-        count = f"{run.setting.disparities} disparities"
-        paper = paper_seconds(run.setting)
-        for name, label in COMPONENTS.items():
-            timing = run.timings[name]
-            low, high = timing.spread
-            groups[label].append(Bar(count, 1e3 * timing.median, (1e3 * low, 1e3 * high)))
-            if name in paper:
-                series = f"GTX Titan X, from the paper, {count}"
-                references.add(series)
-                groups[label].append(Bar(series, 1e3 * paper[name]))
-        for comparison in run.comparisons:
-            bars = groups[COMPONENTS[comparison.component]]
-            series = comparison.peer.label
-            if comparison.component != "total" and series not in {bar.series for bar in bars}:
-                low, high = comparison.theirs.spread
-                median = comparison.theirs.median
-                bars.append(Bar(series, 1e3 * median, (1e3 * low, 1e3 * high)))
+        for name, seconds in paper_seconds(run.setting).items():
+            series = f"GTX Titan X in the paper, {_labels(run)}"
+            references.add(series)
+            groups[COMPONENTS[name]].append(Bar(series, 1e3 * seconds))
     setting = report.runs[0].setting
     title = f"hstereo bench, {setting.width} x {setting.height} pixels, {_model(report.runs[0])}"
     subtitle = (
@@ -69,8 +64,13 @@ def draw_report(report: BenchReport) -> NDArray[np.uint8]:
     return bar_chart(title, subtitle, groups, "milliseconds", references)
 
 
-def _describe(run: Run) -> str:
-    return f"{run.setting}, {_model(run)}"
+def _bar(series: str, timing: Timing) -> Bar:
+    low, high = timing.spread
+    return Bar(series, 1e3 * timing.median, (1e3 * low, 1e3 * high))
+
+
+def _labels(run: Run) -> str:
+    return f"{run.setting.disparities} disparities"
 
 
 def _model(run: Run) -> str:

@@ -1,10 +1,11 @@
-"""Bar charts drawn with OpenCV, which is a dependency anyway; a plotting package would be another."""
+"""Bar charts, drawn with OpenCV: no plotting package is needed for so little."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import cv2
 import numpy as np
@@ -101,13 +102,14 @@ def _number(value: float) -> str:
 
 
 def _series_colors(bars: Sequence[Bar], references: Collection[str]) -> dict[str, Color]:
-    """Colours in the order in which the series appear, grey for references."""
-    names = list(dict.fromkeys(bar.series for bar in bars))
-    grey = [name for name in names if name in references]
-    bright = [name for name in names if name not in references]
-    colors = {name: _GREYS[i % len(_GREYS)] for i, name in enumerate(grey)}
-    colors |= {name: _PALETTE[i % len(_PALETTE)] for i, name in enumerate(bright)}
-    return {name: colors[name] for name in names}
+    """Colours in the order in which the series appear; references come last, in grey."""
+    names = dict.fromkeys(bar.series for bar in bars)
+    measured = [name for name in names if name not in references]
+    quoted = [name for name in names if name in references]
+    return {
+        **dict(zip(measured, cycle(_PALETTE), strict=False)),
+        **dict(zip(quoted, cycle(_GREYS), strict=False)),
+    }
 
 
 def _legend_width(series: str) -> float:
@@ -177,7 +179,7 @@ def bar_chart(
     left = _MARGIN + max(text_width(label, _TEXT) for label in groups) + 14
     # Room for the value written behind the longest bar.
     right = _WIDTH - _MARGIN - max(text_width(_number(bar.value), _SMALL) for bar in bars)
-    top = _MARGIN + _TITLE + (1 + len(legend)) * _LINE + 16
+    top = _MARGIN + _TITLE + (1 + len(legend)) * _LINE + 20
     bottom = top + sum(len(group) * (_BAR + _BAR_GAP) + _GROUP_GAP for group in groups.values())
     canvas = _Canvas(_WIDTH, bottom + 3 * _LINE)
 
