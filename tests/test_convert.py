@@ -37,22 +37,22 @@ def files(tmp_path: Path, stored, config: str | None = None):
 
 
 VARIANTS = {
-    "3 cnn": (dict(layers=3), "num-layers = 3\nmatching = COLORCNN\ninference = ARGMAX"),
-    "3 joint": (dict(layers=3, penalties=(1, 9)), "num-layers = 3\nL1 = 1\nL2 = 9\nlambda = .2"),
+    "3 cnn": ({"layers": 3}, "num-layers = 3\nmatching = COLORCNN\ninference = ARGMAX"),
+    "3 joint": ({"layers": 3, "penalties": (1, 9)}, "num-layers = 3\nL1 = 1\nL2 = 9\nlambda = .2"),
     "3 full": (
-        dict(layers=3, pairwise=True),
+        {"layers": 3, "pairwise": True},
         "num-layers = 3\nmatching = COLORPAIR\nlambda = 1\nL1 = 1\nL2 = 5",
     ),
     "7 full": (
-        dict(layers=7, pairwise=True, penalties=(1, 5)),
+        {"layers": 7, "pairwise": True, "penalties": (1, 5)},
         "num-layers = 7\nmatching = COLORPAIR\nlambda = 1.0\nL2 = 5.0",
     ),
     "7 full xy": (
-        dict(layers=7, inputs=5, pairwise=True, penalties=(1, 5)),
+        {"layers": 7, "inputs": 5, "pairwise": True, "penalties": (1, 5)},
         "num-layers = 7\nmatching = COLORPAIR\nwith-xy = 1\ndisp-min = 0\ndisp-max = 255",
     ),
-    "7 pw, no cfg": (dict(layers=7, pairwise=True), None),
-    "3 cnn, no cfg": (dict(layers=3), None),
+    "7 pw, no cfg": ({"layers": 7, "pairwise": True}, None),
+    "3 cnn, no cfg": ({"layers": 3}, None),
 }
 
 
@@ -103,11 +103,11 @@ def test_penalties_beside_the_weights_are_used_without_a_cfg(rng, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "config", "words"),
     [
-        (dict(layers=3), "num-layers = 7", "num-layers = 7"),
-        (dict(layers=3), "num-layers = 3\nmatching = COLORPAIR", "Pairwise-CNN"),
-        (dict(layers=3), "num-layers = 3\nwith-xy = 1", "with-xy = 1"),
-        (dict(layers=3, inputs=5), "num-layers = 3", "with-xy = 0"),
-        (dict(layers=3), "num-layers = 3\ninference = NONE", "inference = NONE"),
+        ({"layers": 3}, "num-layers = 7", "num-layers = 7"),
+        ({"layers": 3}, "num-layers = 3\nmatching = COLORPAIR", "Pairwise-CNN"),
+        ({"layers": 3}, "num-layers = 3\nwith-xy = 1", "with-xy = 1"),
+        ({"layers": 3, "inputs": 5}, "num-layers = 3", "with-xy = 0"),
+        ({"layers": 3}, "num-layers = 3\ninference = NONE", "inference = NONE"),
     ],
 )
 def test_cfg_of_another_model_is_refused(rng, tmp_path, kind, config, words):

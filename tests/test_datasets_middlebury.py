@@ -10,7 +10,7 @@ import pytest
 from pairfiles import H, W, constant_disparity, names, only_pair, picture, tidy_scene
 
 from hybridstereo.datasets import open_dataset
-from hybridstereo.datasets_middlebury import scene_name
+from hybridstereo.datasets.middlebury import scene_name
 from hybridstereo.errors import InputError
 from hybridstereo.synthetic import SceneOptions, generate_scene, write_scene
 

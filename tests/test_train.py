@@ -70,7 +70,9 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     entries = RunFolder(tmp_path / "run").entries()
     steps = [e for e in entries if e["kind"] == "step"]
     assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["fit"] + 6 * ["full"]
-    assert {"cross_entropy", "bad1", "gradient_norm_unary", "lr", "p1", "p2", "seconds"} <= set(steps[0])
+    assert {"cross_entropy", "bad1", "gradient_norm_unary", "lr", "p1", "p2", "seconds"} <= set(
+        steps[0]
+    )
     assert {"hinge", "task_loss", "disagreement", "gradient_norm_pairwise"} <= set(steps[-1])
     validations = [e for e in entries if e["kind"] == "validation"]
     assert {e["stage"] for e in validations} == {"unary", "crf", "joint", "full"}

@@ -31,7 +31,7 @@ def truth(rng, height, width, labels, invalid=0.3):
 
 
 def crf_problem(rng, height, width, labels, invalid=0.3):
-    f = -rng.random((height, width, labels)) ** 2
+    f = -(rng.random((height, width, labels)) ** 2)
     edges = EdgeWeights(rng.random((height, width)), rng.random((height, width)))
     target = make_target(*truth(rng, height, width, labels, invalid), LabelRange(0, labels))
     return f, edges, target
@@ -70,7 +70,9 @@ def test_cross_entropy_gradient_is_the_derivative(rng, soft):
 
 def test_no_valid_pixel_gives_no_gradient(backend, rng):
     f, edges, _ = crf_problem(rng, 4, 5, 3)
-    target = make_target(np.full((4, 5), np.inf, np.float32), np.zeros((4, 5), bool), LabelRange(0, 3))
+    target = make_target(
+        np.full((4, 5), np.inf, np.float32), np.zeros((4, 5), bool), LabelRange(0, 3)
+    )
     loss, ds = cross_entropy(f, target, True)
     assert loss == 0
     assert not ds.any()

@@ -3,7 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridstereo.training.optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
+from hybridstereo.training.optim import (
+    Sgd,
+    SgdOptions,
+    clip_gradients,
+    gradient_norm,
+    learning_rate,
+)
 
 
 def test_plain_sgd():
@@ -62,7 +68,9 @@ def test_clipping():
 )
 def test_schedules(schedule, expected):
     options = SgdOptions(lr=1.0, schedule=schedule)
-    np.testing.assert_allclose([learning_rate(options, p) for p in (0, 0.5, 1)], expected, atol=1e-12)
+    np.testing.assert_allclose(
+        [learning_rate(options, p) for p in (0, 0.5, 1)], expected, atol=1e-12
+    )
 
 
 def test_step_schedule_in_the_middle():

@@ -290,7 +290,9 @@ class _Size(click.ParamType):
     type=click.FloatRange(min=0, min_open=True),
     help="Learning rate for a loss averaged over pixels.  [default: 0.05]",
 )
-@click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum.")
+@click.option(
+    "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."
+)
 @click.option("--nesterov/--no-nesterov", default=True, help="Nesterov's variant of momentum.")
 @click.option("--weight-decay", type=click.FloatRange(min=0), default=0.0, help="Weight decay.")
 @click.option(
@@ -308,7 +310,9 @@ class _Size(click.ParamType):
     help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
 )
 @click.option("--gamma", type=click.FloatRange(min=0), default=0.1, help="Weight of the task loss.")
-@click.option("--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss.")
+@click.option(
+    "--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss."
+)
 @click.option("--iterations", type=click.IntRange(min=1), default=5, help="Dual_MM iterations.")
 @click.option(
     "--disparities",

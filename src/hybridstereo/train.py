@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .augment import AugmentOptions
 from .datasets import open_dataset, split
+from .datasets.augment import AugmentOptions
+from .datasets.loader import PairCache
 from .errors import InputError
 from .infer import choose_backend
-from .loader import PairCache
 from .model import StereoModel
 from .training.curves import plot_curves
 from .training.gradients import HingeOptions

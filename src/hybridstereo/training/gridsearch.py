@@ -10,9 +10,9 @@ import numpy as np
 
 from ..crf import EdgeWeights, solve
 from ..datasets import Sample, StereoPair
+from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
-from ..loader import PairCache
 from ..model import StageClock, StereoModel, edge_weights, unary_volume, with_config
 from .validation import labels_for, mean_figures, score_prediction
 

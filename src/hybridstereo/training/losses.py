@@ -181,4 +181,3 @@ def structured_hinge(
         dp1=dp1 / count,
         dp2=dp2 / count,
     )
-

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from ..augment import AugmentOptions
 from ..datasets import Dataset, Sample, StereoPair
+from ..datasets.augment import AugmentOptions
+from ..datasets.loader import PairCache, PairLoader
 from ..errors import StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
-from ..loader import PairCache, PairLoader
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, with_config
 from .gradients import (
     PENALTIES,
@@ -191,9 +191,8 @@ def run_gradient(
     """
     position = checkpoint.position
     model = checkpoint.model
-    parameters = {
-        name: array for name, array in parameters_of(model).items() if name.startswith(_TRAINED[part])
-    }
+    everything = parameters_of(model)
+    parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[part])}
     optimiser = Sgd(parameters, sgd, _RATES)
     for name, velocity in checkpoint.momentum.items():
         optimiser.momentum[name][...] = velocity
@@ -304,9 +303,8 @@ def _check_and_describe(part: str, step: int, mean: Step, lr: float) -> dict[str
             "The last good checkpoint is kept; start again with a smaller --lr",
         )
     name = {"unary": "cross_entropy", "fit": "imitation"}.get(part, "hinge")
-    return {
-        "kind": "step", "stage": part, "step": step, name: mean.loss, **mean.figures, "lr": lr, **norms,
-    }  # fmt: skip
+    entry = {"kind": "step", "stage": part, "step": step, name: mean.loss}
+    return entry | mean.figures | {"lr": lr} | norms
 
 
 def _of_network(gradients: Gradients, network: str) -> Gradients:

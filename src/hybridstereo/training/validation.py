@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..datasets import Sample, StereoPair
+from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
-from ..loader import PairCache
 from ..metrics import Scores, per_image_mean, score
 from ..model import StereoModel, predict
 

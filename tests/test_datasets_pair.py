@@ -10,8 +10,8 @@ import pytest
 from pairfiles import INF
 
 from hybridstereo.datasets import open_dataset
+from hybridstereo.datasets.pair import agree, build_pair, in_front
 from hybridstereo.errors import InputError
-from hybridstereo.stereopair import agree, build_pair, in_front
 
 
 def two_planes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

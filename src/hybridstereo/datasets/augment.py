@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.errors import InputError
-from hybridstereo.stereopair import Disparity, FloatImage, Mask, StereoPair
 
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)

@@ -6,11 +6,11 @@ import csv
 from functools import partial
 from pathlib import Path
 
+from hybridstereo.datasets.pair import Sample, StereoPair, build_pair
 from hybridstereo.errors import InputError
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_bytes, read_pair
 from hybridstereo.io.mask import read_mask
-from hybridstereo.stereopair import Sample, StereoPair, build_pair
 
 EXPECTED = (
     "Expected is a file with a line left,right,disparity or left,right,disparity,mask for each "

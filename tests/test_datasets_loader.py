@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hybridstereo.augment import AugmentOptions
 from hybridstereo.datasets import Dataset, Sample, StereoPair, open_dataset, split
+from hybridstereo.datasets.augment import AugmentOptions
+from hybridstereo.datasets.loader import PairCache, PairLoader, Schedule
+from hybridstereo.datasets.pair import build_pair
 from hybridstereo.errors import InputError
-from hybridstereo.loader import PairCache, PairLoader, Schedule
-from hybridstereo.stereopair import build_pair
 
 PATIENCE = 10.0  # seconds; more than enough for what takes milliseconds
 OPTIONS = AugmentOptions(crop=(8, 9), vertical_flip=0.5, gain=0.1, noise=0.02)

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from hybridstereo.datasets.pair import Disparity, Sample, StereoPair, build_pair
 from hybridstereo.errors import InputError
 from hybridstereo.io.calib import Calibration, read_calibration
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import decode_pixels, read_bytes, read_pair
 from hybridstereo.io.mask import read_mask
-from hybridstereo.stereopair import Disparity, Sample, StereoPair, build_pair
 
 EXPECTED = (
     "Expected are scene folders, at most four levels down, with im0.png, im1.png and disp0GT.pfm or"

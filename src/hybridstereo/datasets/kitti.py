@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from hybridstereo.datasets.pair import Sample, StereoPair, build_pair
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_pair
-from hybridstereo.stereopair import Sample, StereoPair, build_pair
 
 EXPECTED = (
     "Expected are training/image_2, image_3 and disp_noc_0 (and disp_occ_0 for figures over all "

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo import augment as augmentation
-from hybridstereo.augment import AugmentOptions
 from hybridstereo.datasets import Dataset, Sample, StereoPair
+from hybridstereo.datasets.augment import AugmentOptions
 from hybridstereo.errors import InputError
 
 DEFAULT_CACHE_BYTES = 1 << 30

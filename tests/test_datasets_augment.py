@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hybridstereo import augment as augmentation
-from hybridstereo.augment import AugmentOptions, augment
+from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets import open_dataset
+from hybridstereo.datasets.augment import AugmentOptions, augment
+from hybridstereo.datasets.pair import StereoPair, agree, build_pair
 from hybridstereo.errors import InputError
-from hybridstereo.stereopair import StereoPair, agree, build_pair
 from hybridstereo.synthetic import SceneOptions
 
 H, W = 60, 90

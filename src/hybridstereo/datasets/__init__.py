@@ -19,17 +19,17 @@ from pathlib import Path
 
 import numpy as np
 
-from hybridstereo import datasets_csv, datasets_kitti, datasets_middlebury
+from hybridstereo.datasets import csvlist, kitti, middlebury
+from hybridstereo.datasets.pair import FloatImage, Sample, StereoPair, build_pair
 from hybridstereo.errors import InputError
-from hybridstereo.stereopair import FloatImage, Sample, StereoPair, build_pair
 from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
 
 __all__ = ["NAMES", "Dataset", "Sample", "StereoPair", "open_dataset", "parse_roots", "split"]
 
 _ON_DISK = {
-    "kitti": datasets_kitti,
-    "middlebury": datasets_middlebury,
-    "csv": datasets_csv,
+    "kitti": kitti,
+    "middlebury": middlebury,
+    "csv": csvlist,
 }
 NAMES = (*_ON_DISK, "synthetic")
 """The data sets that `open_dataset` knows."""
