@@ -45,7 +45,7 @@ class Setting:
 
 
 # Milliseconds, from the paper's timing table and its section on the real-time model.
-_TITAN_X = {
+_TITAN_X: dict[Setting, dict[str, float]] = {
     Setting(1242, 375, 128, layers=7, iterations=5): {
         "input": 7.6, "pairwise_cnn": 21, "unary_cnn": 262, "correlation": 155, "crf": 309,
     },

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo import augment as augmentation
 from hybridstereo.datasets import Dataset, Sample, StereoPair
+from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets.augment import AugmentOptions
 from hybridstereo.errors import InputError
 
