@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -113,13 +114,13 @@ def torch_forward(images: list[torch.Tensor], weights: list[torch.Tensor]) -> to
 
 def torch_forward_backward(
     images: list[torch.Tensor], weights: list[torch.Tensor], doutput: torch.Tensor
-) -> list[torch.Tensor]:
+) -> list[torch.Tensor | None]:
     for tensor in weights:
         tensor.requires_grad_()
         tensor.grad = None
     for image in images:
         for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-            image = conv2d(image, weight, bias).tanh()
+            image = conv2d(image, weight, bias).tanh_()
         image.backward(doutput)
     return [tensor.grad for tensor in weights]
 
@@ -133,19 +134,19 @@ def measure(layers: int, height: int, width: int, backward: bool, repeat: int) -
     tensors, weights = to_torch(images, network)
     square = rng.random((SGEMM_SIZE, SGEMM_SIZE), np.float32)
 
-    ours: Callable[[], object]
-    theirs: Callable[[], object]
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any]
     if backward:
         doutput = rng.standard_normal((height, width, CHANNELS)).astype(np.float32)
         tensor = torch.from_numpy(doutput).permute(2, 0, 1)[None]
         ours = partial(forward_backward, images, network, doutput)
         theirs = partial(torch_forward_backward, tensors, weights, tensor)
-        gradient, expected = ours()[-2], theirs()[-2].flip(2, 3).numpy()  # type: ignore[index]
+        result, expected = ours()[-2], theirs()[-2].flip(2, 3).numpy()
     else:
         ours = partial(forward, images, network)
         theirs = partial(torch_forward, tensors, weights)
-        gradient, expected = ours(), theirs()[0].permute(1, 2, 0).numpy()  # type: ignore[index]
-    difference = np.abs(gradient - expected).max() / np.abs(expected).max()
+        result, expected = ours(), theirs()[0].permute(1, 2, 0).numpy()
+    difference = np.abs(result - expected).max() / np.abs(expected).max()
 
     contest = Contest({"ours": ours, "torch": theirs, "sgemm": lambda: square @ square})
     contest.run(repeat)

@@ -1,7 +1,8 @@
-"""The benchmark: what it counts, what it reports, how it fails.  No test depends on a time."""
+"""The benchmark: what it measures, reports, compares.  No test depends on how long it takes."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import statistics
@@ -23,23 +24,15 @@ from hybridstereo.bench import (
     random_model,
     synthetic_pair,
 )
-from hybridstereo.bench_peers import PEERS, Peer, PeerUnavailableError, sgbm_peer, torch_peer
+from hybridstereo.bench_peers import PEERS, PeerUnavailableError, sgbm_peer, torch_peer
 from hybridstereo.bench_report import (
     COMPONENTS,
     BenchReport,
-    Comparison,
-    Run,
-    Scaling,
     Setting,
-    Timing,
-    growth_exponent,
-    paper_seconds,
 )
-from hybridstereo.bench_text import draw_report, format_report
-from hybridstereo.bench_work import MachinePeaks, Peaks, count_work
+from hybridstereo.bench_text import format_report
 from hybridstereo.cli import cli, main
 from hybridstereo.errors import DeviceError, OutOfMemoryError
-from hybridstereo.plots import Bar, bar_chart, ticks
 
 TINY = {"width": 48, "height": 32, "layers": 2, "iterations": 1, "repeat": 2}
 TINY_ARGUMENTS = [str(x) for name, value in TINY.items() for x in (f"--{name}", value)]
@@ -59,25 +52,6 @@ def small_peaks():
 @pytest.fixture(scope="module")
 def report(small_peaks) -> BenchReport:
     return bench(BenchOptions(**TINY, disparities=(16, 8), compare=("sgbm",), scaling=True))
-
-
-def invented_report(*settings: Setting, seconds: float = 0.1) -> BenchReport:
-    """A report in which component i of every run takes (i + 1) * seconds."""
-    runs = []
-    for setting in settings:
-        timings = {
-            name: Timing((0.9 * t, t, 1.2 * t))
-            for name, t in zip(COMPONENTS, seconds * np.arange(1, 7), strict=True)
-        }
-        size = setting.height, setting.width, setting.disparities, setting.iterations
-        work = count_work(random_model(setting.layers), *size)
-        peer = Peer("sgbm", "SGBM", ("crf", "total"), lambda: 0.0)
-        compared = tuple(
-            Comparison(peer, name, timings[name], Timing((2 * seconds,)))
-            for name in peer.components
-        )
-        runs.append(Run(setting, timings, work, 3 << 20, 2 << 20, compared))
-    return BenchReport(tuple(runs), 3, "cpu", 2, Peaks(200e9, 20e9))
 
 
 def run_cli(capsys, *arguments) -> tuple[int, str, str]:
@@ -161,64 +135,6 @@ def test_interleave_takes_turns():
     assert timings["B"]["y"].median == 0
 
 
-# --- what is counted ------------------------------------------------------------------------
-
-
-def test_operations_of_the_networks():
-    """A literal count of multiplications and additions, pixel by pixel of the output."""
-    height, width = 3, 4
-    work = count_work(random_model(2), height, width, labels=8, iterations=1)
-    first = 2 * 3 * 3 * 3 * 100 * (height + 1) * (width + 1)
-    second = 2 * 2 * 2 * 100 * 100 * height * width
-    assert work["unary_cnn"].flop == 2 * (first + second)
-    # 3x3, 3x3 and 1x1 layers: 7x8 pixels of 3 channels -> 5x6 of 64 -> 3x4 of 64 -> 3x4 of 2
-    sizes = [7 * 8 * 3, 5 * 6 * 64, 3 * 4 * 64, 3 * 4 * 2]
-    pairwise = 2 * (9 * 3 * sizes[1] + 9 * 64 * sizes[2] + 64 * sizes[3])
-    assert work["pairwise_cnn"].flop == pairwise
-    assert work["pairwise_cnn"].bytes == 4 * (sum(sizes[:-1]) + sum(sizes[1:]))
-
-
-@pytest.mark.parametrize(("layers", "kilo_macs"), [(3, 82.7), (7, 242.7)])
-def test_operations_agree_with_the_specification(layers, kilo_macs):
-    work = count_work(random_model(layers), 375, 1242, labels=256, iterations=5)
-    per_pixel = work["unary_cnn"].flop / 2 / 2 / KITTI.pixels
-    assert per_pixel == pytest.approx(1e3 * kilo_macs, rel=0.02)  # borders of the layers
-    assert work["correlation"].flop == 2 * 100 * 256 * KITTI.pixels
-    assert work["correlation"].bytes == 4 * (200 + 256) * KITTI.pixels
-    assert work["crf"].flop == pytest.approx(6e10, rel=0.05)  # SPEC 6.7
-    assert work["crf"].bytes == pytest.approx(14e9, rel=0.03)
-    assert work["input"].flop is None
-    assert work["total"].flop == sum(x.flop or 0 for k, x in work.items() if k != "total")
-    assert work["total"].bytes == sum(x.bytes for k, x in work.items() if k != "total")
-
-
-def test_peaks_are_positive_rates():
-    machine = MachinePeaks(threads=1)
-    sample = machine.sample()
-    assert sample.keys() == {"sgemm", "copy"}
-    assert min(sample.values()) > 0
-    peaks = machine.best(sgemm_seconds=1e-3, copy_seconds=1e-3)
-    assert peaks.flop_rate == pytest.approx(2 * 64**3 / 1e-3)
-    assert peaks.byte_rate == pytest.approx(2 * (1 << 16) / 1e-3)
-
-
-@pytest.mark.parametrize("exponent", [0.0, 1.0, 1.5])
-def test_growth_exponent_of_a_power(exponent):
-    sizes = [1000, 2000, 4000, 8000]
-    assert growth_exponent(sizes, [3e-4 * n**exponent for n in sizes]) == pytest.approx(exponent)
-
-
-def test_growth_exponent_is_the_least_squares_slope(rng):
-    sizes = [16, 32, 64, 128, 256]
-    seconds = np.asarray(sizes) ** 1.1 * np.exp(0.1 * rng.standard_normal(5))
-    expected = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-    assert growth_exponent(sizes, seconds) == pytest.approx(expected)
-
-
-def test_growth_exponent_needs_two_sizes():
-    assert growth_exponent([64], [0.1]) is None
-
-
 # --- the report -----------------------------------------------------------------------------
 
 
@@ -279,60 +195,6 @@ def test_report_of_the_scaling(report):
         assert seconds[-1] == report.runs[0].timings["crf"].median  # measured once, used twice
 
 
-def test_exponents_come_from_the_steps():
-    runs = tuple(
-        Run(Setting(n, 10, 8, 3, 5), {c: Timing((n**2.0,)) for c in COMPONENTS}, {}, None, 0)
-        for n in (10, 20, 40)
-    )
-    scaling = Scaling("pixels", runs)
-    assert scaling.sizes == [100, 200, 400]
-    assert scaling.exponents == pytest.approx(dict.fromkeys(COMPONENTS, 2.0))
-
-
-def test_paper_is_quoted_for_its_own_settings_only():
-    assert paper_seconds(KITTI) == pytest.approx(
-        {
-            "input": 0.0076, "pairwise_cnn": 0.021, "unary_cnn": 0.262,
-            "correlation": 0.155, "crf": 0.309, "total": 0.7546,
-        }
-    )  # fmt: skip
-    assert paper_seconds(Setting(1242, 375, 256, 7, 5))["crf"] == pytest.approx(0.605)
-    assert paper_seconds(SIZES["realtime"]) == pytest.approx({"total": 0.285})
-    for other in ((1242, 375, 64, 7, 5), (1242, 375, 128, 3, 5), (1242, 375, 128, 7, 4)):
-        assert paper_seconds(Setting(*other)) == {}
-
-
-def test_text_has_every_row_and_the_paper():
-    text = format_report(invented_report(KITTI, seconds=0.1))
-    rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
-    for index, label in enumerate(COMPONENTS.values(), start=1):
-        median, low, _, high = rows[label][len(label.split()) :][:4]
-        assert float(median) == pytest.approx(100 * index)
-        assert (float(low), float(high)) == pytest.approx((90 * index, 120 * index))
-    assert rows["CRF"][-1] == "309.0"
-    assert rows["total"][-1] == "754.6"
-    assert "0.80 times its 754.6 ms on a GTX Titan X" in text
-    # 242.7 kMAC per pixel and image (SPEC 3) in 0.3 s, beside 200 GFLOP/s
-    rate = 2 * 2 * 242.7e3 * KITTI.pixels / 0.3 / 1e9
-    assert float(rows["Unary-CNN"][5]) == pytest.approx(rate, rel=0.02)
-    assert float(rows["Unary-CNN"][6].rstrip("%")) == pytest.approx(100 * rate / 200, rel=0.02)
-    assert rows["peak, measured"] == ["peak,", "measured", "200.0", "20.0"]
-    assert "3.0 MB at the peak" in text
-
-
-def test_text_without_a_match_leaves_the_paper_out():
-    text = format_report(invented_report(Setting(64, 48, 16, 3, 5)))
-    assert "Titan X" not in text
-    assert "CRF" in text
-
-
-def test_text_of_a_comparison_says_who_is_faster():
-    text = format_report(invented_report(KITTI))
-    assert "2.50x slower" in text  # CRF 500 ms, SGBM 200 ms
-    text = format_report(bench(BenchOptions(**TINY, disparities=(8,))))
-    assert "slower" not in text
-
-
 def test_text_of_the_scaling(report):
     text = format_report(report)
     assert "ms, by pixels" in text
@@ -342,8 +204,6 @@ def test_text_of_the_scaling(report):
 
 def test_without_peaks(monkeypatch):
     """A device whose peaks are not measured has rates, but no shares."""
-    import dataclasses
-
     other = dataclasses.replace(kernels.select("cpu"), name="other")
     monkeypatch.setattr("hybridstereo.bench.choose_backend", lambda device, threads: other)
     report = bench(BenchOptions(**TINY, disparities=(8,)))
@@ -399,49 +259,6 @@ def test_sgbm_needs_room_for_its_disparities():
         sgbm_peer(*synthetic_pair(20, 16, 16), 16, 1)
     report = bench(BenchOptions(**{**TINY, "width": 20}, disparities=(8,), compare=("sgbm",)))
     assert "too narrow" in report.unavailable["sgbm"]
-
-
-# --- the picture ----------------------------------------------------------------------------
-
-
-def test_bars_are_as_long_as_their_values():
-    picture = bar_chart("t", "s", {"a": [Bar("x", 10.0)], "b": [Bar("x", 40.0)]}, "ms")
-    assert picture.dtype == np.uint8
-    blue = (picture == (0, 114, 178)).all(axis=2)
-    # Rows of the legend, of the first and of the second bar have 12, n and 4n blue pixels.
-    lengths = {length for length in blue.sum(axis=1) if length > 12}
-    assert max(lengths) == pytest.approx(4 * min(lengths), rel=0.02)
-    assert max(lengths) > 800
-
-
-def test_reference_series_are_grey():
-    groups = {"a": [Bar("quoted", 10.0), Bar("measured", 20.0)]}
-    picture = bar_chart("t", "s", groups, "ms", {"quoted"})
-    assert (picture == (150, 150, 150)).all(axis=2).sum() > 1000
-    assert (picture == (0, 114, 178)).all(axis=2).sum() > 2000
-
-
-@pytest.mark.parametrize("largest", [0.003, 1.0, 8.0, 99.0, 5301.0])
-def test_ticks_are_few_and_reach_the_end(largest):
-    marks = ticks(largest)
-    assert 3 <= len(marks) <= 9
-    assert marks[0] == 0
-    assert marks[-2] < largest <= marks[-1] * (1 + 1e-9)
-
-
-def test_picture_of_a_report():
-    one = draw_report(invented_report(KITTI))
-    two = draw_report(invented_report(KITTI, Setting(1242, 375, 256, 7, 5)))
-    assert one.shape[1] == two.shape[1] == 1200
-    assert two.shape[0] > one.shape[0]  # more bars
-    background = (two == 255).all(axis=2).mean()
-    assert 0.4 < background < 0.95
-    # Nothing is cut off at the border.
-    border = np.concatenate([two[:20].ravel(), two[-20:].ravel(), two[:, -12:].ravel()])
-    assert (border == 255).all()
-    # The second colour: SGBM in one picture, the bars for 256 disparities in the other.
-    second = [(picture == (230, 159, 0)).all(axis=2).sum() for picture in (one, two)]
-    assert 0 < 3 * second[0] < second[1]
 
 
 # --- the command ----------------------------------------------------------------------------

@@ -203,7 +203,7 @@ def test_mixed_precision_is_refused(backend, rng, channels):
     for i in range(3):
         arrays = [x, weight, bias]
         arrays[i] = arrays[i].astype(np.float64)
-        with pytest.raises(TypeError, match="float32.*float64"):
+        with pytest.raises(TypeError, match="one dtype"):
             backend.conv_forward(*arrays, True)
-    with pytest.raises(TypeError, match="float32.*float64"):
+    with pytest.raises(TypeError, match="one dtype"):
         backend.conv_backward(dy.astype(np.float64), x, weight, None, False)

@@ -138,9 +138,10 @@ def _remarks(run: Run) -> list[str]:
     paper = paper_seconds(run.setting)
     if paper:
         ratio = run.timings["total"].median / paper["total"]
+        extra = "" if "pairwise_cnn" in paper else "; ours includes the Pairwise-CNN"
         lines.append(
-            f"paper:  {ratio:.2f} times its {_ms(paper['total'])} ms"
-            " on a GTX Titan X with these settings"
+            f"total:  {ratio:.2f} times the paper's {_ms(paper['total'])} ms on a GTX Titan X"
+            f" with these settings{extra}"
         )
     return lines
 

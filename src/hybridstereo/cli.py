@@ -511,9 +511,6 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 success, 1 failure, 2 usage, 130 interrupted."""
     try:
         sys.exit(cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0)
-    except click.exceptions.NoArgsIsHelpError as help_shown:
-        help_shown.show()
-        sys.exit(EXIT_USAGE)
     except click.UsageError as error:
         error.show()
         sys.exit(EXIT_USAGE)

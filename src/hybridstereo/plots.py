@@ -130,8 +130,9 @@ def _draw_bar(
     canvas: _Canvas, bar: Bar, top: float, position: Callable[[float], float], color: Color
 ) -> None:
     """The bar, a thin line over its spread, and its value in figures."""
-    canvas.box(position(0), top, position(bar.value), top + _BAR, color)
-    end = position(bar.value)
+    # However small the value, its colour shows.
+    end = max(position(bar.value), position(0) + 2)
+    canvas.box(position(0), top, end, top + _BAR, color)
     if bar.spread is not None:
         low, high = map(position, bar.spread)
         middle, cap = top + _BAR / 2, _BAR / 5
@@ -207,5 +208,5 @@ def bar_chart(
             _draw_bar(canvas, bar, y, position, colors[bar.series])
             y += _BAR + _BAR_GAP
         y += _GROUP_GAP
-    canvas.box(left, top, left + 1.5, bottom, _FAINT_INK)
+    canvas.box(left - 1.5, top, left, bottom, _FAINT_INK)
     return canvas.finished()
