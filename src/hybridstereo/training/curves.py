@@ -49,9 +49,10 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
         cv2.line(canvas, (_LEFT, y), (_WIDTH - _RIGHT, y), _GRID, 1, cv2.LINE_AA)
         _text(canvas, f"{tick:.0f} %", (_LEFT - 60, y + 5))
     for stage in stages:
-        x = int(column(offsets[stage]))
-        cv2.line(canvas, (x, _TOP), (x, _HEIGHT - _BOTTOM), (170, 170, 170), 1, cv2.LINE_AA)
-        _text(canvas, stage, (x + 6, _TOP + 18))
+        border = int(column(offsets[stage]))
+        bottom = _HEIGHT - _BOTTOM
+        cv2.line(canvas, (border, _TOP), (border, bottom), (170, 170, 170), 1, cv2.LINE_AA)
+        _text(canvas, stage, (border + 6, _TOP + 18))
         losses = [
             (at(e), next(e[name] for name in _LOSSES if name in e))
             for e in entries
@@ -109,7 +110,7 @@ def _line(
 ) -> None:
     if len(points) > 1:
         # Four fractional bits give smooth lines where steps are denser than pixels.
-        corners = (np.array(points) * 16).round().astype(np.int32)[None]
+        corners = [(np.array(points) * 16).round().astype(np.int32)]
         cv2.polylines(canvas, corners, False, colour, thickness, cv2.LINE_AA, 4)
 
 

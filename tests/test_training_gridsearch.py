@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hybridstereo.census import census_model
+from hybridstereo.datasets import Dataset, Sample, StereoPair
+from hybridstereo.datasets.loader import PairCache
+from hybridstereo.synthetic import SceneOptions, generate_scene
+from hybridstereo.training import gridsearch
+from hybridstereo.training.validation import labels_for, validate
+
+
+@pytest.fixture(scope="module")
+def data():
+    scene = generate_scene(5, SceneOptions(height=48, width=72, max_disparity=14, objects=4))
+    pair = StereoPair(scene.left, scene.right, scene.disparity, ~scene.occlusion)
+    sample = Sample("scene", "scene", "synthetic", (), lambda: pair)
+    dataset = Dataset((sample,), {"synthetic": 1.0})
+    return PairCache(dataset), [sample]
+
+
+def test_best_point_wins_and_every_point_is_reported(backend, data):
+    cache, samples = data
+    table = []
+    found = gridsearch.search(
+        census_model(), backend, cache, samples, 16, lambda p, f: table.append((p, f["bad1"]))
+    )
+    assert 30 < len(table) <= gridsearch.plan_length()
+    best_point, best = min(table, key=lambda row: row[1])
+    config = found.config
+    assert {name: getattr(config, name) for name in best_point} == best_point
+    assert validate(found, backend, cache, samples, "crf", 16)["bad1"] == pytest.approx(best)
+    start = validate(census_model(), backend, cache, samples, "crf", 16)["bad1"]
+    assert best <= start
+    assert all(point["p1"] <= point["p2"] for point, _ in table)
+    assert len({tuple(point.values()) for point, _ in table}) == len(table)
+
+
+def test_labels_follow_the_pair_or_the_user(data):
+    cache, samples = data
+    pair = cache.load(samples[0])
+    assert labels_for(pair, 21).count == 21
+    count = labels_for(pair, None).count
+    assert count % 8 == 0
+    assert count >= np.floor(pair.disparity.max()) + 1
