@@ -5,120 +5,48 @@ rotated by 180 degrees, SPEC 1) over the valid extent:
 
     y[r, c, o] = act(b[o] + sum_i sum_{u,v} W[o, i, u, v] * x[r + kh-1-u, c + kw-1-v, i])
 
-The 2x2 layers with many channels, nearly all of the work, go to ``winograd.py``.  The functions
-here sum directly, for every kernel size and for float32 and float64: a row of the image is cut
-into tiles of some hundred pixels whose windows are gathered into a small matrix that stays in
-cache, multiplied by the kernels there, and passed through tanh.  Worker threads take rows; no
+The 2x2 layers with many channels, nearly all of the work, are computed by ``winograd.py``, all
+others by ``direct.py``, both in tiles that stay in cache while they are multiplied by the kernels
+and passed through tanh.  Here the rows of the image are spread over the worker threads.  No
 full-size im2col, padded copy or pre-activation ever exists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
+from numba import get_num_threads
 
-from . import winograd
-from .tiles import (
-    TILE_ROWS,
-    cut_strip,
-    finish,
-    multiply,
-    multiply_transposed,
-    pack,
-    padded_columns,
-    padded_rows,
-    row_bands,
-)
+from . import direct, winograd
+from .tiles import Plan
 from .workers import run_tiles
 
-_TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
-_BAND = 1024  # pixels, at least, that a worker takes at a time
+_BAND = 2048  # pixels, at least, that a worker takes at a time
 _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before handing them over
 
-
-# ---------------------------------------------------------------- rows of pixels
-
-
-@register_jitable
-def _gather_windows(strip: Any, pixels: int, kh: int, run: int, step: int, windows: Any) -> None:
-    """windows[p] = the kh x kw window of the strip's pixel p, row by row of ``run`` numbers.
-
-    The strip is flat, its pixels are ``step`` apart.
-    """
-    line = (pixels - 1) * step + run
-    for p in range(pixels):
-        window = windows[p]
-        for u in range(kh):
-            source = strip[u * line + p * step : u * line + p * step + run]
-            target = window[u * run : (u + 1) * run]
-            for j in range(run):
-                target[j] = source[j]
+# Rows of the input that go through a whole network at a time: the activations between two layers,
+# 1242 pixels of 100 channels wide, then take 6 MB, which a core's share of the L3 cache can hold.
+_STEP = 12
+_BAND_ROWS = 24  # lowest band of a network's output that is worth the rows computed twice
 
 
-@njit(nogil=True, cache=True)
-def _convolve_rows(
-    image: Any, y: Any, derivative: bool, kernel: tuple[int, int], padding: tuple[int, int],
-    panels: Any, bias: Any, activate: bool, first: int, last: int,
-    strip: Any, windows: Any, product: Any, result: Any,
-) -> None:  # fmt: skip
-    """Rows ``first`` to ``last`` - 1 of the correlation of the zero-padded image."""
-    kh, kw = kernel
-    inputs, (width, outputs) = image.shape[2], result.shape[1:]
-    for r in range(first, last):
-        row = result[r].reshape(-1)
-        for left in range(0, width, _TILE):
-            pixels = min(width - left, _TILE)
-            cut_strip(
-                image, y, derivative, r - padding[0], left - padding[1], kh, pixels + kw - 1, strip
-            )
-            _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
-            multiply(windows, pixels, panels, product)
-            for p in range(pixels):
-                source, target = product[p], strip[p * outputs : (p + 1) * outputs]
-                for o in range(outputs):
-                    target[o] = source[o] + bias[o]
-            finish(strip[: pixels * outputs], activate, row[left * outputs :])
+def _algorithm(weight: np.ndarray) -> ModuleType:
+    return winograd if winograd.suits(weight) else direct
 
 
-@njit(nogil=True, cache=True)
-def _gradient_rows(
-    x: Any, dy: Any, y: Any, derivative: bool, kernel: tuple[int, int], first: int, last: int,
-    strip: Any, windows: Any, dz: Any, dmatrix: Any, dbias: Any,
-) -> None:  # fmt: skip
-    """Add the gradients from rows ``first`` to ``last`` - 1; dmatrix: (kh*kw*I, O), both padded."""
-    kh, kw = kernel
-    inputs, (width, outputs) = x.shape[2], dy.shape[1:]
-    for r in range(first, last):
-        for left in range(0, width, _TILE):
-            pixels = min(width - left, _TILE)
-            cut_strip(dy, y, derivative, r, left, 1, pixels, strip)
-            for p in range(pixels):
-                source, target = strip[p * outputs : (p + 1) * outputs], dz[p]
-                for o in range(outputs):
-                    target[o] = source[o]
-                    dbias[o] += source[o]
-            cut_strip(x, x, False, r, left, kh, pixels + kw - 1, strip)
-            _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
-            multiply_transposed(windows, pixels, dz, dmatrix)
+def _row_bands(rows: int, at_least: int) -> list[tuple[int, int]]:
+    """Cut into bands (first, last + 1) that begin at a multiple of 3, as the Winograd tiles do."""
+    height = 3 * -(-at_least // 3)
+    return [(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
-def _scratch(
-    taps: tuple[int, int, int, int], dtype: np.dtype
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, windows and product of one worker; zeros, because unused lanes take part as well."""
-    kh, kw, inputs, outputs = taps
-    strip = np.zeros(max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs), dtype)
-    # More rows than pixels, because `multiply_transposed` reads a little past the end.
-    windows = np.zeros((_TILE + TILE_ROWS, kh * kw * inputs), dtype)
-    product = np.zeros((_TILE, padded_columns(outputs, dtype)), dtype)
-    return strip, windows, product
-
-
-# ---------------------------------------------------------------- whole images
+def _rotated(weight: np.ndarray) -> np.ndarray:
+    """(O, I, kh, kw) -> (kh, kw, I, O), rotated: convolution as correlation."""
+    return weight[:, :, ::-1, ::-1].transpose(2, 3, 1, 0)
 
 
 def _contiguous(*arrays: np.ndarray | None) -> list[Any]:
@@ -129,55 +57,32 @@ def _contiguous(*arrays: np.ndarray | None) -> list[Any]:
     return [array if array is None else np.ascontiguousarray(array) for array in arrays]
 
 
+# ---------------------------------------------------------------- forward
+
+
 def _convolve(
-    image: np.ndarray, y: np.ndarray | None, padding: tuple[int, int], taps: np.ndarray,
-    bias: np.ndarray | None, activate: bool,
-) -> np.ndarray:  # fmt: skip
-    """Correlate the zero-padded image with taps (kh, kw, I, O); y as in `cut_strip`, if any."""
-    kh, kw, _, outputs = taps.shape
-    panels = pack(taps.reshape(-1, outputs))
-    shift = np.zeros(outputs, image.dtype) if bias is None else bias
+    algorithm: ModuleType, plan: Plan, image: np.ndarray, y: np.ndarray | None, padded: bool
+) -> np.ndarray:
+    """Correlate an image or, given the values y of tanh, a gradient; see `tiles.cut_strip`.
+
+    ``padded`` adds zeros on all sides, so that the result is larger than the image.
+    """
+    kh, kw, _, outputs = plan.taps
+    padding = (kh - 1, kw - 1) if padded else (0, 0)
     height = image.shape[0] + 2 * padding[0] - kh + 1
     width = image.shape[1] + 2 * padding[1] - kw + 1
     result = np.empty((height, width, outputs), image.dtype)
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
-        scratch = _scratch(taps.shape, image.dtype)
+        scratch = algorithm.scratch(plan.taps, image.dtype)
         for first, last in bands:
-            _convolve_rows(
-                image, image if y is None else y, y is not None, (kh, kw), padding,
-                panels, shift, activate, first, last, *scratch, result,
+            algorithm.convolve_rows(
+                plan, image, image if y is None else y, y is not None, padding,
+                first, last, scratch, result,
             )  # fmt: skip
 
-    run_tiles(worker, row_bands(height, -(-_BAND // width)))
+    run_tiles(worker, _row_bands(height, -(-_BAND // width)))
     return result
-
-
-def _weight_gradient(
-    dy: np.ndarray, y: np.ndarray | None, x: np.ndarray, kernel: tuple[int, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the kernels (O, I, kh, kw) and of the biases (O,)."""
-    (height, width, outputs), inputs = dy.shape, x.shape[2]
-    taps = (*kernel, inputs, outputs)
-    bands = row_bands(height, -(-_CHUNK // width))
-    shape = padded_rows(kernel[0] * kernel[1] * inputs), padded_columns(outputs, x.dtype)
-    dmatrix = np.zeros((len(bands), *shape), x.dtype)
-    dbias = np.zeros((len(bands), outputs))
-
-    def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
-        scratch = _scratch(taps, x.dtype)
-        for chunk, (first, last) in chunks:
-            _gradient_rows(
-                x, dy, dy if y is None else y, y is not None, kernel, first, last,
-                *scratch, dmatrix[chunk], dbias[chunk],
-            )  # fmt: skip
-
-    # Every chunk has its own sums, added in their order afterwards: the result does not depend
-    # on which thread took which chunk.
-    run_tiles(worker, enumerate(bands))
-    dtaps = dmatrix.sum(axis=0)[: kernel[0] * kernel[1] * inputs, :outputs].reshape(taps)
-    dweight = dtaps[::-1, ::-1].transpose(3, 2, 0, 1)
-    return np.ascontiguousarray(dweight), dbias.sum(axis=0).astype(x.dtype)
 
 
 def conv_forward(
@@ -200,10 +105,129 @@ def conv_forward(
         (H - kh + 1, W - kw + 1, O).
     """
     x, weight, bias = _contiguous(x, weight, bias)
-    if winograd.suits(weight):
-        return winograd.forward(x, weight, bias, activate)
-    rotated = weight[:, :, ::-1, ::-1].transpose(2, 3, 1, 0)
-    return _convolve(x, None, (0, 0), rotated, bias, activate)
+    algorithm = _algorithm(weight)
+    plan = algorithm.prepare(_rotated(weight), bias, activate)
+    return _convolve(algorithm, plan, x, None, padded=False)
+
+
+# ---------------------------------------------------------------- a whole network
+
+
+def _stream(
+    stages: list[tuple[ModuleType, Plan]], scratch: list[Any], buffers: list[np.ndarray],
+    x: np.ndarray, result: np.ndarray,
+) -> None:  # fmt: skip
+    """Pass x through all stages, a few rows at a time.
+
+    Rows that a stage has not finished with wait for the next step.  Until the last step it computes
+    a multiple of three rows, whole Winograd tiles.
+    """
+    waiting, width = [], x.shape[1]
+    for _, plan in stages:
+        waiting.append(np.empty((0, width, plan.taps[2]), x.dtype))
+        width -= plan.taps[1] - 1
+    top = done = 0
+    for bottom in range(_STEP, x.shape[0] + _STEP, _STEP):
+        source = x[top:bottom]
+        for i, (algorithm, plan) in enumerate(stages):
+            rows = max(source.shape[0] - plan.taps[0] + 1, 0)
+            if bottom < x.shape[0]:
+                rows -= rows % 3
+            if i + 1 < len(stages):
+                old = waiting[i + 1]
+                shape = len(old) + rows, *old.shape[1:]
+                following = buffers[i % 2][: math.prod(shape)].reshape(shape)
+                following[: len(old)] = old
+                target = following[len(old) :]
+            else:
+                target = following = result[done : done + rows]
+            algorithm.convolve_rows(
+                plan, source, source, False, (0, 0), 0, rows, scratch[i], target
+            )
+            if i == 0:
+                top += rows
+            else:
+                waiting[i] = source[rows:].copy()
+            source = following
+        done += rows
+
+
+def network_forward(
+    x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray | None]], activate_last: bool
+) -> np.ndarray:
+    """`conv_forward` of all layers, with tanh in between: the same up to rounding, but faster.
+
+    A few rows at a time go through all layers, so that the activations in between stay in cache
+    and only the result is ever written to memory.
+
+    Parameters
+    ----------
+    x
+        Input (H, W, I), float32 or float64.
+    layers
+        Kernels and biases, as in `conv_forward`.
+    activate_last
+        Apply tanh after the last layer as well.
+
+    Returns
+    -------
+    y
+        The output of the last layer.
+    """
+    x, *parameters = _contiguous(x, *(array for layer in layers for array in layer))
+    weights, biases = parameters[::2], parameters[1::2]
+    stages = []
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        algorithm, activate = _algorithm(weight), activate_last or i < len(layers) - 1
+        stages.append((algorithm, algorithm.prepare(_rotated(weight), bias, activate)))
+    consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
+    height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
+    result = np.empty((height, width, weights[-1].shape[0]), x.dtype)
+
+    def worker(bands: Iterator[tuple[int, int]]) -> None:
+        scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
+        rows = _STEP + 2 * len(stages) + max(weight.shape[2] for weight in weights)
+        row = x.shape[1] * max(weight.shape[0] for weight in weights)
+        buffers = [np.empty(rows * row, x.dtype) for _ in range(2)]
+        for first, last in bands:
+            _stream(stages, scratch, buffers, x[first : last + consumed[0]], result[first:last])
+
+    # Two bands per thread, so that a slow thread can leave the rest to the others.
+    run_tiles(worker, _row_bands(height, max(_BAND_ROWS, height // (2 * get_num_threads()))))
+    return result
+
+
+# ---------------------------------------------------------------- backward
+
+
+def _weight_gradient(
+    algorithm: ModuleType,
+    taps: tuple[int, int, int, int],
+    dy: np.ndarray,
+    y: np.ndarray | None,
+    x: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of the kernels (O, I, kh, kw) and of the biases (O,)."""
+    height, width, outputs = dy.shape
+    bands = _row_bands(height, -(-_CHUNK // width))
+    dtaps = np.empty((len(bands), *taps), x.dtype)
+    dbias = np.zeros((len(bands), outputs))
+
+    def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
+        scratch = algorithm.scratch(taps, x.dtype)
+        for chunk, (first, last) in chunks:
+            sums = algorithm.empty_sums(taps, x.dtype)
+            algorithm.gradient_rows(
+                taps, x, dy, dy if y is None else y, y is not None,
+                first, last, scratch, sums, dbias[chunk],
+            )  # fmt: skip
+            dtaps[chunk] = algorithm.kernels_from_sums(sums, taps)
+
+    # Every chunk has its own sums, added in their order afterwards: the result does not depend
+    # on which thread took which chunk.
+    run_tiles(worker, enumerate(bands))
+    dweight = dtaps.sum(axis=0)[::-1, ::-1].transpose(3, 2, 0, 1)
+    return np.ascontiguousarray(dweight), dbias.sum(axis=0).astype(x.dtype)
 
 
 def conv_backward(
@@ -234,13 +258,11 @@ def conv_backward(
         whatever the number of threads.
     """
     dy, x, weight, tanh_values = _contiguous(dy, x, weight, y if activate else None)
+    algorithm = _algorithm(weight)
     dx = None
-    if winograd.suits(weight):
-        if need_dx:
-            dx = winograd.input_gradient(dy, tanh_values, weight)
-        return dx, *winograd.weight_gradient(dy, tanh_values, x)
-    kh, kw = weight.shape[2:]
     if need_dx:
-        transposed = weight.transpose(2, 3, 0, 1)
-        dx = _convolve(dy, tanh_values, (kh - 1, kw - 1), transposed, None, False)
-    return dx, *_weight_gradient(dy, tanh_values, x, (kh, kw))
+        # The gradient of a convolution is a correlation with the same kernels, channels swapped.
+        plan = algorithm.prepare(weight.transpose(2, 3, 0, 1), None, False)
+        dx = _convolve(algorithm, plan, dy, tanh_values, padded=True)
+    taps = (*weight.shape[2:], weight.shape[1], weight.shape[0])
+    return dx, *_weight_gradient(algorithm, taps, dy, tanh_values, x)

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import simd
+from .pointers import advance, pointer_to, restrict_arguments
 from .simd import minimum
 from .workers import run_tiles
 
@@ -78,6 +79,64 @@ def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _whole_scores(products: Any, newest: int, width: int, scores: Any, labels: int) -> None:
+    """Scores of a pixel whose label k looks at ``newest - k``: a reversed run of its products.
+
+    products: pointer to the product with pixel 0 of the other row, wherever that is; scores:
+    pointer to K.
+    """
+    restrict_arguments()
+    # Inside the image are the labels in [low, high).
+    low = min(max(newest - (width - 1), 0), labels)
+    high = max(min(newest + 1, labels), low)
+    for k in range(low):
+        scores[k] = 0
+    for k in range(low, high):
+        scores[k] = products[newest - k]
+    for k in range(high, labels):
+        scores[k] = 0
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _fractional_scores(
+    products: Any, x: int, width: int, offsets: Any, fractions: Any, scores: Any
+) -> None:
+    """Scores of pixel x at any positions; offsets, fractions: (K,), the rest as above."""
+    for k in range(offsets.size):
+        at = x + offsets[k]
+        score = fractions.dtype.type(0)
+        if 0 <= at < width:
+            if fractions[k] == 0:
+                score = products[at]
+            elif at + 1 < width:
+                score = products[at] + fractions[k] * (products[at + 1] - products[at])
+        scores[k] = score
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc"})
+def _add(a: Any, b: Any) -> Any:
+    """a + b, in any order with other such sums: what lets the compiler vectorise a running sum."""
+    return a + b
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _negated_softmax(scores: Any, costs: Any, labels: int) -> None:
+    """costs = -softmax(scores), pointers to K; the scores are overwritten."""
+    restrict_arguments()
+    shift = -scores[0]
+    for k in range(1, labels):
+        shift = minimum(shift, -scores[k])
+    total = type(shift)(0)
+    for k in range(labels):
+        value = simd.exp(scores[k] + shift)
+        scores[k] = value
+        total = _add(total, value)
+    scale = type(shift)(-1) / total  # a plain -1 would make it double precision
+    for k in range(labels):
+        costs[k] = scale * scores[k]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _softmax_band(
     band: Any,
     band_start: int,
@@ -86,57 +145,25 @@ def _softmax_band(
     offsets: Any,
     fractions: Any,
     whole: bool,
+    scores: Any,
     volume_row: Any,
 ) -> None:
     """volume_row[x] = -softmax of the scores of pixel x, for all pixels of a block.
 
     band: (pixels, B) products of the pixels from ``x_start`` on with those of the other row from
-    ``band_start`` on; offsets, fractions: (K,); volume_row: (W, K).  A label that looks outside
-    the image scores 0 and stays in the softmax (SPEC 4).  Whole-pixel labels one apart
-    (``whole``) are a plain reversed run of the band.
+    ``band_start`` on; offsets, fractions: (K,); scores: (K,) scratch; volume_row: (W, K).  A
+    label that looks outside the image scores 0 and stays in the softmax (SPEC 4).
     """
     labels = offsets.size
+    row = pointer_to(scores)
     for i in range(band.shape[0]):
         x = x_start + i
-        scores = volume_row[x]
-        products = band[i]
+        products = advance(pointer_to(band), i * band.shape[1] - band_start)
         if whole:
-            # Label k looks at x + offsets[0] - k: inside the image for k in [low, high).
-            newest = x + offsets[0]
-            low = min(max(newest - (width - 1), 0), labels)
-            high = max(min(newest + 1, labels), low)
-            for k in range(low):
-                scores[k] = 0
-            run = products[newest - (high - 1) - band_start :] if high > low else products
-            count = high - low
-            for j in range(count):
-                scores[high - 1 - j] = run[j]
-            for k in range(high, labels):
-                scores[k] = 0
+            _whole_scores(products, x + offsets[0], width, row, labels)
         else:
-            for k in range(labels):
-                at = x + offsets[k]
-                score = products.dtype.type(0)
-                if 0 <= at < width:
-                    if fractions[k] == 0:
-                        score = products[at - band_start]
-                    elif at + 1 < width:
-                        here, after = products[at - band_start], products[at + 1 - band_start]
-                        score = here + fractions[k] * (after - here)
-                scores[k] = score
-
-        negated_highest = -scores[0]
-        for k in range(labels):
-            negated_highest = minimum(negated_highest, -scores[k])
-        total = scores.dtype.type(0)
-        for k in range(labels):
-            value = simd.exp(scores[k] + negated_highest)
-            scores[k] = value
-        for k in range(labels):
-            total += scores[k]
-        scale = -1 / total
-        for k in range(labels):
-            scores[k] *= scale
+            _fractional_scores(products, x, width, offsets, fractions, row)
+        _negated_softmax(row, advance(pointer_to(volume_row), x * labels), labels)
 
 
 def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
@@ -162,6 +189,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
 
     def worker(rows: Iterator[int]) -> None:
         buffer = _band_buffer(width, labels, left.dtype)
+        scores = np.empty(labels.offsets.size, left.dtype)
         for y in rows:
             for block in blocks:
                 band = _band_view(buffer, block)
@@ -174,6 +202,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
                     labels.offsets,
                     labels.fractions,
                     labels.whole,
+                    scores,
                     volume[y],
                 )
 

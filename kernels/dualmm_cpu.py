@@ -1,4 +1,4 @@
-"""Dual_MM on the CPU: chain messages, minorants, sweeps, lower bound, read-out, energy.
+"""Dual_MM on the CPU: sweeps over all chains, lower bound, read-out, energy, refinement.
 
 The CRF energy of a labelling ``x`` on the 4-connected grid is (paper, eq. 1)
 
@@ -6,7 +6,8 @@ The CRF energy of a labelling ``x`` on the 4-connected grid is (paper, eq. 1)
 
 Dual_MM (paper, sec. 4.2 and algorithm 1) splits it into horizontal and vertical chains and
 alternately moves a *minorant* of one family to the other.  One thread processes one chain at a
-time; labels are the contiguous axis, so that every inner loop is a vector loop over labels.
+time (`chains`); labels are the contiguous axis, so that every inner loop is a vector loop over
+labels.
 """
 
 from __future__ import annotations
@@ -16,262 +17,58 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from .chains import move_minorant, scratch_arrays
 from .simd import minimum
 
-# Rows of the scratch buffers carry +inf on both sides of the labels, so that the three-tap
-# stencil needs no special case at the first and last label.
-_MARGIN = 8
-
 # Chains per scheduling unit: enough to amortise the scratch buffers, few enough to balance.
-_CHAINS_PER_BLOCK = 8
+_CHAINS_PER_BLOCK = 4
 
 # Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
 _TIE_TOLERANCE = 1e-6
 _TIE_BLOCK = 8
-
-# Bisection halves intervals: 64 levels cover every chain that an index can address.
-_STACK_DEPTH = 64
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _message_pass(source: Any, source_min: Any, p1: Any, p2: Any, base: Any, target: Any) -> Any:
-    """target = base + msg(source), eq. in SPEC 6.4; returns the minimum of the target.
-
-    source, target: (K + 2*_MARGIN,) padded rows; base: (K,).
-    ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``
-    """
-    labels = source.size - 2 * _MARGIN
-    jump = p2 + source_min
-    lowest = source.dtype.type(np.inf)
-    for k in range(labels):
-        near = p1 + minimum(source[_MARGIN + k - 1], source[_MARGIN + k + 1])
-        value = base[k] + minimum(minimum(source[_MARGIN + k], near), jump)
-        target[_MARGIN + k] = value
-        lowest = minimum(lowest, value)
-    return lowest
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _split_min_marginal(
-    costs_a: Any, min_a: Any, costs_b: Any, r: Any, p1: Any, p2: Any, split: Any
-) -> Any:
-    """split = r*(m1 + B) - m1 with m1 = msg(A): the share of the min-marginal that a gets.
-
-    All rows (K + 2*_MARGIN,) padded; returns the minimum of ``split``.
-    """
-    labels = costs_a.size - 2 * _MARGIN
-    jump = p2 + min_a
-    lowest = costs_a.dtype.type(np.inf)
-    for k in range(labels):
-        near = p1 + minimum(costs_a[_MARGIN + k - 1], costs_a[_MARGIN + k + 1])
-        m1 = minimum(minimum(costs_a[_MARGIN + k], near), jump)
-        value = r * (m1 + costs_b[_MARGIN + k]) - m1
-        split[_MARGIN + k] = value
-        lowest = minimum(lowest, value)
-    return lowest
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _reply(
-    split: Any,
-    split_min: Any,
-    p1: Any,
-    p2: Any,
-    base: Any,
-    target: Any,
-    negated: Any,
-) -> Any:
-    """m = msg(split); target = base + m and negated = -m; returns the two minima."""
-    labels = split.size - 2 * _MARGIN
-    jump = p2 + split_min
-    lowest = split.dtype.type(np.inf)
-    lowest_negated = split.dtype.type(np.inf)
-    for k in range(labels):
-        near = p1 + minimum(split[_MARGIN + k - 1], split[_MARGIN + k + 1])
-        m = minimum(minimum(split[_MARGIN + k], near), jump)
-        value = base[k] + m
-        target[_MARGIN + k] = value
-        negated[_MARGIN + k] = -m
-        lowest = minimum(lowest, value)
-        lowest_negated = minimum(lowest_negated, -m)
-    return lowest, lowest_negated
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _emit(row: Any, f: Any, cost: Any, last: bool) -> None:
-    """cost <- f - cost + F, or F in the last sweep (SPEC 6.2); row: padded F; f, cost: (K,)."""
-    if last:
-        for k in range(cost.size):
-            cost[k] = row[_MARGIN + k]
-    else:
-        for k in range(cost.size):
-            cost[k] = f[k] - cost[k] + row[_MARGIN + k]
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _first_equal(row: Any, value: Any) -> int:
-    """The first label whose cost is ``value``, which the row contains; row: padded."""
-    label = 0
-    while row[_MARGIN + label] != value:
-        label += 1
-    return label
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def _chain(
-    f: Any,
-    costs: Any,
-    weights: Any,
-    first: int,
-    step: int,
-    nodes: int,
-    p1: Any,
-    p2: Any,
-    last: bool,
-    winners: Any,
-    M: Any,
-    minima: Any,
-    scratch: Any,
-    stack: Any,
-) -> float:
-    """Minorant of one chain by recursive bisection (SPEC 6.4), moved to the other family.
-
-    f, costs: (H*W, K); weights: (H*W,), the edge from a pixel to the next of its chain; the
-    chain's node i is pixel ``first + i*step``.  winners: (H*W,) receives the argmin of F, or (0,)
-    if nobody asks.  M: (nodes, K + 2*_MARGIN) accumulated costs,
-    minima: (nodes,) of its rows; scratch: (2, K + 2*_MARGIN); stack: (_STACK_DEPTH, 2).
-    Returns the sum of the minima of F, i.e. the optimum of the chain.
-    """
-    labels = costs.shape[1]
-    split, negated = scratch[0], scratch[1]
-    number = costs.dtype.type
-
-    for end in (0, nodes - 1):
-        lowest = number(np.inf)
-        row = costs[first + end * step]
-        for k in range(labels):
-            M[end, _MARGIN + k] = row[k]
-            lowest = minimum(lowest, row[k])
-        minima[end] = lowest
-    if nodes == 1:
-        _emit(M[0], f[first], costs[first], last)
-        if winners.size > 0:
-            winners[first] = _first_equal(M[0], minima[0])
-        return float(minima[0])
-
-    # The top level starts with both halves "fresh": the right half first receives its messages
-    # from the far end, which is what every later interval finds already in M.
-    middle = (nodes - 1) // 2 + 1
-    for i in range(nodes - 2, middle - 1, -1):
-        w = weights[first + i * step]
-        minima[i] = _message_pass(
-            M[i + 1], minima[i + 1], p1 * w, p2 * w, costs[first + i * step], M[i]
-        )
-
-    bound = 0.0
-    stack[0, 0] = 0
-    stack[0, 1] = nodes - 1
-    depth = 1
-    while depth > 0:
-        depth -= 1
-        fresh, far = stack[depth, 0], stack[depth, 1]
-        way = 1 if far > fresh else -1
-        size = (far - fresh) * way + 1
-        near_size = (size + 1) // 2
-        a = fresh + way * (near_size - 1)
-        b = a + way
-
-        i = fresh
-        while i != a:
-            w = weights[first + min(i, i + way) * step]
-            i += way
-            minima[i] = _message_pass(
-                M[i - way], minima[i - way], p1 * w, p2 * w, costs[first + i * step], M[i]
-            )
-
-        w = weights[first + min(a, b) * step]
-        edge_p1, edge_p2 = p1 * w, p2 * w
-        r = number(near_size) / number(size)
-        split_min = _split_min_marginal(M[a], minima[a], M[b], r, edge_p1, edge_p2, split)
-
-        # A part of one node is finished: M holds what came from outside, so m is added to M.
-        # A larger part starts anew from the node's own cost, its fresh end now at the cut.
-        if near_size == 1:
-            minima[a], negated_min = _reply(
-                split, split_min, edge_p1, edge_p2, M[a][_MARGIN : _MARGIN + labels], M[a], negated
-            )
-            _emit(M[a], f[first + a * step], costs[first + a * step], last)
-            bound += minima[a]
-            if winners.size > 0:
-                winners[first + a * step] = _first_equal(M[a], minima[a])
-        else:
-            minima[a], negated_min = _reply(
-                split, split_min, edge_p1, edge_p2, costs[first + a * step], M[a], negated
-            )
-        if b == far:
-            minima[b] = _message_pass(
-                negated, negated_min, edge_p1, edge_p2, M[b][_MARGIN : _MARGIN + labels], M[b]
-            )
-            _emit(M[b], f[first + b * step], costs[first + b * step], last)
-            bound += minima[b]
-            if winners.size > 0:
-                winners[first + b * step] = _first_equal(M[b], minima[b])
-        else:
-            minima[b] = _message_pass(
-                negated, negated_min, edge_p1, edge_p2, costs[first + b * step], M[b]
-            )
-            stack[depth, 0], stack[depth, 1] = b, far
-            depth += 1
-        if near_size > 1:
-            stack[depth, 0], stack[depth, 1] = a, fresh
-            depth += 1
-    return bound
 
 
 @njit(parallel=True, cache=True, error_model="numpy")
 def _sweep(
     f: Any,
     costs: Any,
+    out: Any,
     weights: Any,
+    winners: Any,
     chains: int,
     nodes: int,
     chain_step: int,
     node_step: int,
     p1: Any,
     p2: Any,
-    last: bool,
-    winners: Any,
+    plain: bool,
 ) -> float:
-    """All chains of one orientation: costs <- f - costs + F (SPEC 6.2); returns the bound.
+    """All chains of one orientation: out = f - costs + F (SPEC 6.2), or F; returns the bound.
 
-    f, costs: (H*W, K); weights: (H*W,); winners: (H*W,) or (0,), see `_chain`.  Chain j starts at
-    pixel ``j*chain_step``.
+    Chain j begins at pixel ``j*chain_step``; the arrays are those of `move_minorant`.
     """
-    labels = costs.shape[1]
     bounds = np.empty(chains, np.float64)
     blocks = (chains + _CHAINS_PER_BLOCK - 1) // _CHAINS_PER_BLOCK
     for block in prange(blocks):
-        M = np.full((nodes, labels + 2 * _MARGIN), np.inf, costs.dtype)
-        minima = np.empty(nodes, costs.dtype)
-        scratch = np.full((2, labels + 2 * _MARGIN), np.inf, costs.dtype)
-        stack = np.empty((_STACK_DEPTH, 2), np.int64)
+        rows, minima, pending = scratch_arrays(nodes, f)
         begin = block * _CHAINS_PER_BLOCK
         for chain in range(begin, min(begin + _CHAINS_PER_BLOCK, chains)):
-            bounds[chain] = _chain(
+            bounds[chain] = move_minorant(
                 f,
                 costs,
+                out,
                 weights,
+                winners,
                 chain * chain_step,
-                node_step,
                 nodes,
+                node_step,
+                chain_step,
                 p1,
                 p2,
-                last,
-                winners,
-                M,
+                plain,
+                rows,
                 minima,
-                scratch,
-                stack,
+                pending,
             )
     # Summed in chain order, so the bound does not depend on the scheduling.
     total = 0.0
@@ -301,7 +98,7 @@ def dual_mm(
     p1, p2
         Penalties of a jump by one label and by more, ``0 <= p1 <= p2``.
     iterations
-        Number of row + column sweeps.
+        Number of row + column sweeps, at least 1.
     row_labels
         If given, an int32 array (H, W) that receives the argmin (the lowest on ties) of the
         minorant of the last row sweep; where it differs from the solution, the two families of
@@ -315,25 +112,26 @@ def dual_mm(
         Lower bound on the minimal energy after each of the ``2*iterations`` sweeps.
     """
     height, width, labels = f.shape
-    number = f.dtype.type
-    flat_f = f.reshape(-1, labels)
-    costs = f.copy()
-    flat_costs = costs.reshape(-1, labels)
+    flat_f = np.ascontiguousarray(f).reshape(-1, labels)
     flat_wx = np.ascontiguousarray(wx, f.dtype).reshape(-1)
     flat_wy = np.ascontiguousarray(wy, f.dtype).reshape(-1)
-    bounds = np.empty(2 * iterations, np.float64)
-    penalties = number(p1), number(p2)
+    penalties = f.dtype.type(p1), f.dtype.type(p2)
+    rows, columns = (height, width, width, 1), (width, height, 1, width)
+    minorant = np.empty(f.shape, f.dtype)
+    costs = minorant.reshape(-1, labels)
     nobody_asks = np.empty(0, np.int32)
+    bounds = np.empty(2 * iterations, np.float64)
     for i in range(iterations):
-        last = i == iterations - 1
+        first, last = i == 0, i == iterations - 1
         winners = row_labels.reshape(-1) if last and row_labels is not None else nobody_asks
+        # The costs start as f, and f - f + F is F: the first sweep needs no copy of the volume.
         bounds[2 * i] = _sweep(
-            flat_f, flat_costs, flat_wx, height, width, width, 1, *penalties, False, winners
+            flat_f, flat_f if first else costs, costs, flat_wx, winners, *rows, *penalties, first
         )
         bounds[2 * i + 1] = _sweep(
-            flat_f, flat_costs, flat_wy, width, height, 1, width, *penalties, last, nobody_asks
+            flat_f, costs, costs, flat_wy, nobody_asks, *columns, *penalties, last
         )
-    return costs, bounds
+    return minorant, bounds
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

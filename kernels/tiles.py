@@ -1,6 +1,6 @@
 """Tiles of a convolution: cut them out, multiply them by the kernels, apply tanh.
 
-What the direct (``conv_cpu.py``) and the Winograd convolution (``winograd.py``) share.  Both
+What the direct (``direct.py``) and the Winograd convolution (``winograd.py``) share.  Both
 multiply thousands of small matrices by the same kernels.  BLAS copies both factors into an order
 of its own in every call, which costs a fifth of the time at these sizes; here the kernels are
 brought into that order once (`pack`) and the tile is read where it lies.
@@ -13,7 +13,7 @@ has no vectors, and LLVM does not find such a blocking by itself, hence the smal
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -25,6 +25,7 @@ from . import simd
 
 __all__ = [
     "TILE_ROWS",
+    "Plan",
     "cut_strip",
     "finish",
     "load",
@@ -33,7 +34,6 @@ __all__ = [
     "pack",
     "padded_columns",
     "padded_rows",
-    "row_bands",
     "store",
     "vector_lanes",
 ]
@@ -50,9 +50,13 @@ _NARROW_ROWS = 12
 TILE_ROWS = _NARROW_ROWS  # the matrices of a tile have room for a multiple of this many rows
 
 
-def row_bands(rows: int, height: int) -> list[tuple[int, int]]:
-    """Cut ``rows`` into bands (first, last + 1) of ``height`` rows; the last may be lower."""
-    return [(first, min(first + height, rows)) for first in range(0, rows, height)]
+class Plan(NamedTuple):
+    """The parameters of a convolution, brought into the order of the loops."""
+
+    taps: tuple[int, int, int, int]  # kh, kw, I, O
+    panels: np.ndarray
+    bias: np.ndarray
+    activate: bool
 
 
 # ---------------------------------------------------------------- strips of an image

@@ -15,12 +15,12 @@ of the kernels is  dg = G^T [ sum over tiles (B^T d B) * (A dy A^T) ] G.
 
 A row of tiles is worked off in blocks whose transforms, V of the input and M of the output, stay
 in cache.  Patches that stick out of the image are cut out of a zero-filled strip, so that no
-padded image is ever made.
+padded image is ever made.  The functions are those of ``direct.py``; ``conv_cpu.py`` chooses and
+runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from numba.extending import register_jitable
 
 from .tiles import (
     TILE_ROWS,
+    Plan,
     cut_strip,
     finish,
     load,
@@ -37,25 +38,43 @@ from .tiles import (
     pack,
     padded_columns,
     padded_rows,
-    row_bands,
     store,
     vector_lanes,
 )
-from .workers import run_tiles
 
 _POINTS = 16
 _BLOCK = 3 * TILE_ROWS  # tiles; V and M of 100 channels then take 0.45 MB, the L2 cache of a core
-_CHUNK = 1024  # tiles whose kernel gradients are summed before they leave the worker
 _CHANNELS = 16  # below that the transforms cost more than the products they save
-
-# G for both dimensions, (points, taps).
-_G = np.kron(*[np.array([[1.0, 0.0], [0.5, 0.5], [0.5, -0.5], [0.0, 1.0]])] * 2)
 
 
 def suits(weight: np.ndarray) -> bool:
     """Whether these functions are made for kernels of such shape and type."""
     outputs, inputs, kh, kw = weight.shape
     return (kh, kw) == (2, 2) and min(outputs, inputs) >= _CHANNELS and weight.dtype == np.float32
+
+
+# ---------------------------------------------------------------- transforms of the kernels
+
+
+def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
+    """G g G^T: (2, 2, I, O) -> (16, I, O)."""
+
+    def apply_g(g: np.ndarray) -> np.ndarray:
+        return np.stack([g[0], (g[0] + g[1]) / 2, (g[0] - g[1]) / 2, g[1]])
+
+    columns = apply_g(taps.astype(np.float64)).swapaxes(0, 1)
+    points = apply_g(columns).swapaxes(0, 1)
+    return points.reshape(_POINTS, *taps.shape[2:]).astype(np.float32)
+
+
+def _points_to_kernels(dU: np.ndarray) -> np.ndarray:
+    """G^T dU G: (16, I, O) -> (2, 2, I, O)."""
+
+    def apply_g_transposed(p: np.ndarray) -> np.ndarray:
+        return np.stack([p[0] + (p[1] + p[2]) / 2, (p[1] - p[2]) / 2 + p[3]])
+
+    columns = apply_g_transposed(dU.reshape(4, 4, *dU.shape[1:])).swapaxes(0, 1)
+    return apply_g_transposed(columns).swapaxes(0, 1)
 
 
 # ---------------------------------------------------------------- transforms of a block of tiles
@@ -171,124 +190,77 @@ def _patches_to_points(
 # ---------------------------------------------------------------- rows of tiles
 
 
+def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
+    """Parameters in the order of the loops; taps: (2, 2, I, O), applied as a correlation."""
+    shift = np.zeros(taps.shape[3], np.float32) if bias is None else bias
+    return Plan(taps.shape, pack(_kernels_to_points(taps)), shift, activate)
+
+
+def scratch(
+    taps: tuple[int, int, int, int], dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Strip, V and M of one worker; zeros, because unused lanes take part as well."""
+    _, _, inputs, outputs = taps
+    strip = np.zeros(4 * (3 * _BLOCK + 1) * max(inputs, outputs), dtype)
+    # One point more, because `multiply_transposed` reads a little past the end.
+    V = np.zeros((_POINTS + 1, _BLOCK, inputs), dtype)
+    M = np.zeros((_POINTS, _BLOCK, padded_columns(outputs, dtype)), dtype)
+    return strip, V, M
+
+
 @njit(nogil=True, cache=True)
-def _convolve_rows(
-    image: Any, y: Any, derivative: bool, padding: int, panels: Any, bias: Any, activate: bool,
-    first: int, last: int, strip: Any, V: Any, M: Any, result: Any,
+def convolve_rows(
+    plan: Any, image: Any, y: Any, derivative: bool, padding: tuple[int, int],
+    first: int, last: int, buffers: Any, result: Any,
 ) -> None:  # fmt: skip
-    """Tile rows ``first`` to ``last`` - 1 of the convolution of the zero-padded image."""
-    height, width, channels = result.shape
-    for top in range(3 * first, 3 * last, 3):
+    """Rows ``first``, a multiple of 3, to ``last`` - 1; see `direct.convolve_rows`."""
+    strip, V, M = buffers
+    width, channels = result.shape[1:]
+    for top in range(first, last, 3):
         for left in range(0, width, 3 * _BLOCK):
             columns = min(width - left, 3 * _BLOCK)
             tiles = (columns + 2) // 3
-            _patches_to_points(image, y, derivative, top - padding, left - padding, tiles, strip, V)
+            corner = top - padding[0], left - padding[1]
+            _patches_to_points(image, y, derivative, *corner, tiles, strip, V)
             for k in range(_POINTS):
-                multiply(V[k], tiles, panels[k], M[k])
-            _points_to_output(M, bias, tiles, strip)
-            for r in range(min(3, height - top)):
+                multiply(V[k], tiles, plan.panels[k], M[k])
+            _points_to_output(M, plan.bias, tiles, strip)
+            for r in range(min(3, last - top)):
                 begin = 3 * tiles * channels * r
                 source = strip[begin : begin + columns * channels]
-                finish(source, activate, result[top + r].reshape(-1)[left * channels :])
+                finish(source, plan.activate, result[top + r].reshape(-1)[left * channels :])
+
+
+def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
+    """Zeros to which `gradient_rows` adds the gradient of the kernels."""
+    _, _, inputs, outputs = taps
+    return np.zeros((_POINTS, padded_rows(inputs), padded_columns(outputs, dtype)), dtype)
 
 
 @njit(nogil=True, cache=True)
-def _gradient_rows(
-    x: Any, dy: Any, y: Any, derivative: bool, first: int, last: int,
-    strip: Any, V: Any, M: Any, dU: Any, dbias: Any,
+def gradient_rows(
+    taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
+    first: int, last: int, buffers: Any, sums: Any, dbias: Any,
 ) -> None:  # fmt: skip
-    """Add the gradients from tile rows ``first`` to ``last`` - 1; dU: (16, padded I, padded O)."""
+    """Add the gradients from rows ``first``, a multiple of 3, to ``last`` - 1 of dy."""
+    strip, V, M = buffers
     width, channels = dy.shape[1:]
-    for top in range(3 * first, 3 * last, 3):
+    for top in range(first, last, 3):
         for left in range(0, width, 3 * _BLOCK):
             tiles = (min(width - left, 3 * _BLOCK) + 2) // 3
             _patches_to_points(x, x, False, top, left, tiles, strip, V)
             cut_strip(dy, y, derivative, top, left, 3, 3 * tiles, strip)
             _gradient_to_points(strip, channels, tiles, M)
             for k in range(_POINTS):
-                multiply_transposed(V[k], tiles, M[k], dU[k])
+                multiply_transposed(V[k], tiles, M[k], sums[k])
             # Point (1, 1) of A dy A^T is the sum over the tile.
             for t in range(tiles):
-                sums = M[5, t]
+                totals = M[5, t]
                 for o in range(dbias.size):
-                    dbias[o] += sums[o]
+                    dbias[o] += totals[o]
 
 
-def _scratch(inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, V and M of one worker; zeros, because unused lanes take part as well."""
-    strip = np.zeros(4 * (3 * _BLOCK + 1) * max(inputs, outputs), np.float32)
-    # One point more, because `multiply_transposed` reads a little past the end.
-    V = np.zeros((_POINTS + 1, _BLOCK, inputs), np.float32)
-    M = np.zeros((_POINTS, _BLOCK, padded_columns(outputs, V.dtype)), np.float32)
-    return strip, V, M
-
-
-# ---------------------------------------------------------------- whole images
-
-
-def _convolve(
-    image: np.ndarray, y: np.ndarray | None, padding: int, taps: np.ndarray,
-    bias: np.ndarray | None, activate: bool,
-) -> np.ndarray:  # fmt: skip
-    """Correlate the zero-padded image with taps (4, I, O); y as in `cut_strip`, if any."""
-    inputs, outputs = taps.shape[1:]
-    points = np.tensordot(_G, taps.astype(np.float64), 1).astype(np.float32)
-    panels = pack(points)
-    shift = np.zeros(outputs, np.float32) if bias is None else bias
-    height, width = (size - 1 + 2 * padding for size in image.shape[:2])
-    result = np.empty((height, width, outputs), np.float32)
-
-    def worker(bands: Iterator[tuple[int, int]]) -> None:
-        scratch = _scratch(inputs, outputs)
-        for first, last in bands:
-            _convolve_rows(
-                image, image if y is None else y, y is not None, padding, panels, shift, activate,
-                first, last, *scratch, result,
-            )  # fmt: skip
-
-    run_tiles(worker, row_bands(-(-height // 3), 1 + 3 * _BLOCK // width))
-    return result
-
-
-def forward(
-    x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, activate: bool
-) -> np.ndarray:
-    """`conv_cpu.conv_forward` for kernels that `suits` accepts."""
-    rotated = weight[:, :, ::-1, ::-1]
-    taps = rotated.transpose(2, 3, 1, 0).reshape(4, *weight.shape[1::-1])
-    return _convolve(x, None, 0, taps, bias, activate)
-
-
-def input_gradient(dy: np.ndarray, y: np.ndarray | None, weight: np.ndarray) -> np.ndarray:
-    """Gradient of the input; y the outputs if tanh was applied: a correlation with the kernels."""
-    taps = weight.transpose(2, 3, 0, 1).reshape(4, *weight.shape[:2])
-    return _convolve(dy, y, 1, taps, None, False)
-
-
-def weight_gradient(
-    dy: np.ndarray, y: np.ndarray | None, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the kernels (O, I, 2, 2) and of the biases (O,)."""
-    (height, width, outputs), inputs = dy.shape, x.shape[2]
-    tiles_across = -(-width // 3)
-    bands = row_bands(-(-height // 3), -(-_CHUNK // tiles_across))
-    dtaps = np.empty((len(bands), 4, inputs, outputs), np.float32)
-    dbias = np.zeros((len(bands), outputs))
-    G = _G.T.astype(np.float32)
-
-    def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
-        strip, V, M = _scratch(inputs, outputs)
-        dU = np.empty((_POINTS, padded_rows(inputs), M.shape[2]), np.float32)
-        for chunk, (first, last) in chunks:
-            dU[:] = 0
-            _gradient_rows(
-                x, dy, dy if y is None else y, y is not None, first, last,
-                strip, V, M, dU, dbias[chunk],
-            )  # fmt: skip
-            dtaps[chunk] = np.tensordot(G, dU[:, :inputs, :outputs], 1)
-
-    # Every chunk has its own sums, added in their order afterwards: the result does not depend
-    # on which thread took which chunk.
-    run_tiles(worker, enumerate(bands))
-    dweight = dtaps.sum(axis=0).reshape(2, 2, inputs, outputs)[::-1, ::-1].transpose(3, 2, 0, 1)
-    return np.ascontiguousarray(dweight), dbias.sum(axis=0).astype(np.float32)
+def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
+    """The gradient (2, 2, I, O) out of the sums of `gradient_rows`."""
+    _, _, inputs, outputs = taps
+    return _points_to_kernels(sums[:, :inputs, :outputs])

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hybridstereo import kernels
+from hybridstereo.kernels import conv_cpu
 
 try:
     import torch
@@ -66,25 +67,27 @@ def parameters(layers: int, rng: np.random.Generator) -> Parameters:
 
 
 def forward(images: list[np.ndarray], network: Parameters) -> np.ndarray:
-    conv = kernels.select("cpu").conv_forward
+    return [conv_cpu.network_forward(image, network, True) for image in images][-1]
+
+
+def forward_by_layers(images: list[np.ndarray], network: Parameters) -> np.ndarray:
     for image in images:
         for weight, bias in network:
-            image = conv(image, weight, bias, True)
+            image = conv_cpu.conv_forward(image, weight, bias, True)
     return image
 
 
 def forward_backward(
     images: list[np.ndarray], network: Parameters, doutput: np.ndarray
 ) -> list[np.ndarray]:
-    backend = kernels.select("cpu")
     sums = [np.zeros_like(array) for layer in network for array in layer]
     for image in images:
         kept = [image]
         for weight, bias in network:
-            kept.append(backend.conv_forward(kept[-1], weight, bias, True))
+            kept.append(conv_cpu.conv_forward(kept[-1], weight, bias, True))
         gradient = doutput
         for i in reversed(range(len(network))):
-            gradient, dweight, dbias = backend.conv_backward(
+            gradient, dweight, dbias = conv_cpu.conv_backward(
                 gradient, kept[i], network[i][0], kept[i + 1], True, need_dx=i > 0
             )
             sums[2 * i] += dweight
@@ -134,6 +137,7 @@ def measure(layers: int, height: int, width: int, backward: bool, repeat: int) -
     tensors, weights = to_torch(images, network)
     square = rng.random((SGEMM_SIZE, SGEMM_SIZE), np.float32)
 
+    programs: dict[str, Callable[[], Any]] = {"sgemm": lambda: square @ square}
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
     if backward:
@@ -145,23 +149,26 @@ def measure(layers: int, height: int, width: int, backward: bool, repeat: int) -
     else:
         ours = partial(forward, images, network)
         theirs = partial(torch_forward, tensors, weights)
+        programs["by layers"] = partial(forward_by_layers, images, network)
         result, expected = ours(), theirs()[0].permute(1, 2, 0).numpy()
     difference = np.abs(result - expected).max() / np.abs(expected).max()
 
-    contest = Contest({"ours": ours, "torch": theirs, "sgemm": lambda: square @ square})
+    contest = Contest({**programs, "ours": ours, "torch": theirs})
     contest.run(repeat)
     peak = 2e-9 * SGEMM_SIZE**3 / contest.best("sgemm")
     # Direct convolution: two operations per weight and pixel, three such passes with gradients.
     work = 2e-9 * 2 * height * width * sum(weight.size for weight, _ in network)
     rate = (3 if backward else 1) * work / contest.best("ours")
+    print(f"{layers} layers, {width}x{height}, {'forward + backward' if backward else 'forward'}")
+    for name in contest.programs:
+        print(
+            f"  {name:10} {1e3 * contest.best(name):7.0f} ms (median {1e3 * contest.median(name):.0f})"
+        )
     print(
-        f"{layers} layers {width}x{height} {'forward+backward' if backward else 'forward':16}"
-        f"  ours {1e3 * contest.best('ours'):6.0f} ms (median {1e3 * contest.median('ours'):6.0f})"
-        f"  torch {1e3 * contest.best('torch'):6.0f} ms ({1e3 * contest.median('torch'):6.0f})"
-        f"  ratio {contest.best('torch') / contest.best('ours'):4.2f}"
-        f" ({contest.median('torch') / contest.median('ours'):4.2f})"
-        f"  {rate:4.0f} GFLOP/s of direct convolution = {rate / peak:4.0%} of SGEMM ({peak:.0f})"
-        f"  difference {difference:.0e}",
+        f"  torch / ours {contest.best('torch') / contest.best('ours'):.2f}"
+        f" (medians {contest.median('torch') / contest.median('ours'):.2f});"
+        f" {rate:.0f} GFLOP/s of direct convolution = {rate / peak:.0%} of SGEMM's {peak:.0f};"
+        f" largest difference {difference:.0e}",
         flush=True,
     )
 

@@ -1,0 +1,407 @@
+"""The minorant of a chain of pixels: messages and recursive bisection (SPEC 6.4), on the CPU.
+
+A message takes some twenty nanoseconds of vector instructions, and Dual_MM needs tens of millions
+of them.  So everything here works on pointers, and apart from the volumes a chain needs only the
+few dozen rows of costs that its bisection reads again, which stay in the first-level cache
+(`_walk`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from .pointers import advance, pointer_to, prefetch, restrict_arguments
+from .simd import minimum
+
+__all__ = ["move_minorant", "scratch_arrays"]
+
+# Rows of the scratch buffer carry +inf on both sides of the labels, so that the three-tap
+# stencil needs no special case at the first and last label.
+_MARGIN = 8
+
+# Rows of the scratch buffer: two that take turns on a walk, two for a cut, then the stack.
+_TURNS = 0
+_SPLIT = 2
+_NEGATED = 3
+_BOTTOM = 4
+
+# Bisection halves intervals: 64 levels cover every chain that an index can address.
+_LEVELS = 64
+
+# Labels per cache line, in the smaller of the two types.
+_LINE = 16
+
+
+class _Chain(NamedTuple):
+    """A chain of pixels ``step`` apart; the pointers point to the values of its first node."""
+
+    f: Any  # unary costs, K per pixel
+    costs: Any  # costs of the family of chains at work, K per pixel
+    out: Any  # receives the costs of the other family; the same memory as `costs`, or another
+    weights: Any  # of the edge to the next node, one per pixel
+    winners: Any  # receives the argmin of F, one per pixel ...
+    vote: bool  # ... if this is set
+    plain: bool  # the other family gets F itself instead of f - costs + F
+    nodes: int
+    step: int
+    ahead: int  # pixels to the chain that will be processed next
+    labels: int
+    p1: Any
+    p2: Any
+
+
+class _Scratch(NamedTuple):
+    """Buffers of one thread."""
+
+    rows: Any  # pointer to label 0 of padded rows, `pitch` apart
+    minima: Any  # of the rows
+    pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
+    pitch: int
+
+
+# In the kernels from here to `_winner` all pointers are to K labels of a node, and ``source``
+# to a row with margins.  ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.
+# The order of the operations is that of SPEC 6.4, to the last bit: no contraction to FMA.
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _msg(source: Any, k: int, p1: Any, jump: Any) -> Any:
+    """msg(source)(k), where ``jump`` is P2 + the minimum of the source."""
+    near = p1 + minimum(source[k - 1], source[k + 1])
+    return minimum(minimum(source[k], near), jump)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _load(source: Any, target: Any, labels: int) -> Any:
+    """target = source; returns its minimum."""
+    restrict_arguments()
+    lowest = source[0]
+    for k in range(labels):
+        target[k] = source[k]
+        lowest = minimum(lowest, source[k])
+    return lowest
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, labels: int) -> Any:
+    """target = base + msg(source); ``low``: minimum of the source; returns that of the target."""
+    restrict_arguments()
+    jump = p2 + low
+    lowest = source[-1]
+    for k in range(labels):
+        value = base[k] + _msg(source, k, p1, jump)
+        target[k] = value
+        lowest = minimum(lowest, value)
+    return lowest
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pass_out(
+    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, labels: int
+) -> Any:
+    """F = base + msg(source), out = f - out + F (SPEC 6.2); returns the minimum of F."""
+    restrict_arguments()
+    jump = p2 + low
+    lowest = source[-1]
+    for k in range(labels):
+        value = base[k] + _msg(source, k, p1, jump)
+        out[k] = f[k] - out[k] + value
+        lowest = minimum(lowest, value)
+    return lowest
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _split(
+    source: Any, low: Any, p1: Any, p2: Any, r: Any, other: Any, target: Any, labels: int
+) -> Any:
+    """target = r*(m1 + other) - m1 with m1 = msg(source); returns its minimum.
+
+    ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets.
+    """
+    restrict_arguments()
+    jump = p2 + low
+    lowest = source[-1]
+    for k in range(labels):
+        m1 = _msg(source, k, p1, jump)
+        value = r * (m1 + other[k]) - m1
+        target[k] = value
+        lowest = minimum(lowest, value)
+    return lowest
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _reply(
+    source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, negated: Any, labels: int
+) -> Any:
+    """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
+    restrict_arguments()
+    jump = p2 + low
+    lowest = source[-1]
+    lowest_negated = lowest
+    for k in range(labels):
+        m = _msg(source, k, p1, jump)
+        value = base[k] + m
+        target[k] = value
+        negated[k] = -m
+        lowest = minimum(lowest, value)
+        lowest_negated = minimum(lowest_negated, -m)
+    return lowest, lowest_negated
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _reply_out(
+    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, negated: Any, labels: int
+) -> Any:
+    """m = msg(source), F = base + m, out = f - out + F, negated = -m; minima of F and negated."""
+    restrict_arguments()
+    jump = p2 + low
+    lowest = source[-1]
+    lowest_negated = lowest
+    for k in range(labels):
+        m = _msg(source, k, p1, jump)
+        value = base[k] + m
+        out[k] = f[k] - out[k] + value
+        negated[k] = -m
+        lowest = minimum(lowest, value)
+        lowest_negated = minimum(lowest_negated, -m)
+    return lowest, lowest_negated
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, labels: int) -> int:
+    """The first label that minimises base + msg(source)."""
+    jump = p2 + low
+    best = 0
+    lowest = base[0] + _msg(source, 0, p1, jump)
+    for k in range(1, labels):
+        value = base[k] + _msg(source, k, p1, jump)
+        if value < lowest:
+            best, lowest = k, value
+    return best
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _walk(
+    chain: _Chain, scratch: _Scratch, start: int, way: int, steps: int, size: int, top: int
+) -> int:
+    """Pass messages on from node ``start``, in row ``top``, over ``steps`` edges.
+
+    The node where the walk ends will be the fresh end of an interval of ``size`` nodes whose far
+    end is ``start`` (SPEC 6.4).  Of the rows on the way the recursion reads those where a far
+    part begins: the far part has size // 2 nodes, its own far part size // 4, and so on to 1,
+    the start itself.  They and the last row are pushed on the stack; all others only feed the
+    next step.  Returns the top of the stack.
+    """
+    labels, pitch = chain.labels, scratch.pitch
+    halvings = 0
+    while size >> (halvings + 1) > 0:
+        halvings += 1
+    source = top
+    node = start
+    for count in range(2, steps + 2):
+        weight = chain.weights[min(node, node + way) * chain.step]
+        node += way
+        if count == size >> (halvings - 1):
+            halvings -= 1
+            top += 1
+            target = top
+        else:
+            target = _TURNS + 1 if source == _TURNS else _TURNS
+        scratch.minima[target] = _pass(
+            advance(scratch.rows, source * pitch),
+            scratch.minima[source],
+            chain.p1 * weight,
+            chain.p2 * weight,
+            advance(chain.costs, node * chain.step * labels),
+            advance(scratch.rows, target * pitch),
+            labels,
+        )
+        source = target
+    return top
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
+    """Fetch what the next chain will read at this node.
+
+    Memory is the bottleneck of the first walks along a chain and idle in all the later ones.
+    """
+    first = (pixel + chain.ahead) * chain.labels
+    for k in range(0, chain.labels, _LINE):
+        prefetch(chain.f, first + k)
+        prefetch(chain.costs, first + k)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
+    """A chain of one node has no edge: F is its cost."""
+    row = scratch.rows
+    low = _load(chain.costs, row, chain.labels)
+    if chain.vote:
+        winner = 0
+        while row[winner] != low:
+            winner += 1
+        chain.winners[0] = winner
+    for k in range(chain.labels):
+        chain.out[k] = row[k] if chain.plain else chain.f[k] - chain.out[k] + row[k]
+    return float(low)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _bisect(chain: _Chain, scratch: _Scratch) -> float:
+    """Cut all edges of a chain of at least two nodes; returns the sum of the minima of F.
+
+    An interval has a fresh end, whose row is at the top of its part of the stack, and below it
+    the rows that `_walk` left on the way from its far end.
+    """
+    nodes, step, labels = chain.nodes, chain.step, chain.labels
+    rows, minima, pending, pitch = scratch
+    split, negated = advance(rows, _SPLIT * pitch), advance(rows, _NEGATED * pitch)
+
+    # The first interval is the whole chain, node 0 its fresh end.
+    last = nodes - 1
+    top = _BOTTOM
+    minima[top] = _load(
+        advance(chain.costs, last * step * labels), advance(rows, top * pitch), labels
+    )
+    top = _walk(chain, scratch, last, -1, nodes // 2 - 1, nodes, top) + 1
+    minima[top] = _load(chain.costs, advance(rows, top * pitch), labels)
+    pending[0], pending[1], pending[2] = 0, last, top
+    waiting = 3
+
+    bound = 0.0
+    while waiting > 0:
+        waiting -= 3
+        fresh, far, row = pending[waiting], pending[waiting + 1], pending[waiting + 2]
+        way = 1 if far > fresh else -1
+        size = (far - fresh) * way + 1
+        near_size = (size + 1) // 2
+        a = fresh + way * (near_size - 1)
+        b = a + way
+        top = _walk(chain, scratch, fresh, way, near_size - 1, near_size, row)
+
+        # Cut the edge (a, b).  `row - 1` is where b was left on the way from the far end.
+        pixel_a, pixel_b = a * step, b * step
+        weight = chain.weights[min(pixel_a, pixel_b)]
+        p1, p2 = chain.p1 * weight, chain.p2 * weight
+        r = type(p1)(near_size) / type(p1)(size)
+        row_a, row_b = advance(rows, top * pitch), advance(rows, (row - 1) * pitch)
+        split_low = _split(row_a, minima[top], p1, p2, r, row_b, split, labels)
+
+        # A part of one node is finished: its row holds what came from outside, so m is added to
+        # it.  A larger part starts anew from the node's own cost, its fresh end now at the cut.
+        if near_size > 1:
+            cost_a = advance(chain.costs, pixel_a * labels)
+            minima[top], negated_low = _reply(
+                split, split_low, p1, p2, cost_a, row_a, negated, labels
+            )
+        else:
+            out_a = advance(chain.out, pixel_a * labels)
+            if chain.vote:
+                chain.winners[pixel_a] = _winner(split, split_low, p1, p2, row_a, labels)
+            if chain.plain:
+                low, negated_low = _reply(split, split_low, p1, p2, row_a, out_a, negated, labels)
+            else:
+                f_a = advance(chain.f, pixel_a * labels)
+                low, negated_low = _reply_out(
+                    split, split_low, p1, p2, row_a, f_a, out_a, negated, labels
+                )
+            bound += low
+            _prefetch_ahead(chain, pixel_a)
+
+        if b != far:
+            cost_b = advance(chain.costs, pixel_b * labels)
+            minima[row - 1] = _pass(negated, negated_low, p1, p2, cost_b, row_b, labels)
+            pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
+            waiting += 3
+        else:
+            out_b = advance(chain.out, pixel_b * labels)
+            if chain.vote:
+                chain.winners[pixel_b] = _winner(negated, negated_low, p1, p2, row_b, labels)
+            if chain.plain:
+                bound += _pass(negated, negated_low, p1, p2, row_b, out_b, labels)
+            else:
+                f_b = advance(chain.f, pixel_b * labels)
+                bound += _pass_out(negated, negated_low, p1, p2, row_b, f_b, out_b, labels)
+            _prefetch_ahead(chain, pixel_b)
+
+        # On top of the stack, hence next: the near part was read last and is in cache.
+        if near_size > 1:
+            pending[waiting], pending[waiting + 1], pending[waiting + 2] = a, fresh, top
+            waiting += 3
+    return bound
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def scratch_arrays(nodes: int, like: Any) -> Any:
+    """Buffers of one thread for chains of ``nodes`` nodes; ``like``: a volume (H*W, K).
+
+    With L levels of bisection the first walk leaves at most L rows on the stack, and the walk
+    in an interval i levels down at most L - i more.
+    """
+    levels = 1
+    while nodes >> levels > 0:
+        levels += 1
+    count = _BOTTOM + levels + levels * (levels + 1) // 2
+    rows = np.full((count, like.shape[1] + 2 * _MARGIN), np.inf, like.dtype)
+    return rows, np.empty(count, like.dtype), np.empty(3 * _LEVELS, np.int64)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def move_minorant(
+    f: Any,
+    costs: Any,
+    out: Any,
+    weights: Any,
+    winners: Any,
+    first: int,
+    nodes: int,
+    step: int,
+    ahead: int,
+    p1: Any,
+    p2: Any,
+    plain: bool,
+    rows: Any,
+    minima: Any,
+    pending: Any,
+) -> float:
+    """Compute the minorant F of a chain and move it to the other family of chains.
+
+    The chain has ``nodes`` nodes from pixel ``first`` on, ``step`` pixels apart; the chain after
+    it begins ``ahead`` pixels later.
+
+    f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
+    ``f - costs + F`` (SPEC 6.2) and is the same array as ``costs``, or receives F (``plain``) and
+    may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the
+    argmin of F, or (0,); rows, minima, pending: from `scratch_arrays`.
+
+    Returns the sum of the minima of F, which is the optimum of the chain.
+    """
+    labels = f.shape[1]
+    chain = _Chain(
+        advance(pointer_to(f), first * labels),
+        advance(pointer_to(costs), first * labels),
+        advance(pointer_to(out), first * labels),
+        advance(pointer_to(weights), first),
+        advance(pointer_to(winners), first),
+        winners.size > 0,
+        plain,
+        nodes,
+        step,
+        ahead,
+        labels,
+        p1,
+        p2,
+    )
+    scratch = _Scratch(
+        advance(pointer_to(rows), _MARGIN),
+        pointer_to(minima),
+        pointer_to(pending),
+        rows.shape[1],
+    )
+    if nodes == 1:
+        return _lone_node(chain, scratch)
+    return _bisect(chain, scratch)
