@@ -16,7 +16,7 @@ from numba import njit
 from .pointers import advance, pointer_to, prefetch, restrict_arguments
 from .simd import minimum
 
-__all__ = ["move_minorant", "scratch_arrays"]
+__all__ = ["move_minorants", "scratch_arrays"]
 
 # Rows of the scratch buffer carry +inf on both sides of the labels, so that the three-tap
 # stencil needs no special case at the first and last label.
@@ -335,73 +335,71 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
     return bound
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def scratch_arrays(nodes: int, like: Any) -> Any:
-    """Buffers of one thread for chains of ``nodes`` nodes; ``like``: a volume (H*W, K).
+def scratch_arrays(nodes: int, labels: int, dtype: Any) -> tuple[np.ndarray, ...]:
+    """The rows, their minima and the stack of intervals for chains of ``nodes`` nodes.
 
     With L levels of bisection the first walk leaves at most L rows on the stack, and the walk
     in an interval i levels down at most L - i more.
     """
-    levels = 1
-    while nodes >> levels > 0:
-        levels += 1
+    levels = nodes.bit_length()
     count = _BOTTOM + levels + levels * (levels + 1) // 2
-    rows = np.full((count, like.shape[1] + 2 * _MARGIN), np.inf, like.dtype)
-    return rows, np.empty(count, like.dtype), np.empty(3 * _LEVELS, np.int64)
+    rows = np.full((count, labels + 2 * _MARGIN), np.inf, dtype)
+    return rows, np.empty(count, dtype), np.empty(3 * _LEVELS, np.int64)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def move_minorant(
+def move_minorants(
     f: Any,
     costs: Any,
     out: Any,
     weights: Any,
     winners: Any,
-    first: int,
+    begin: int,
+    end: int,
     nodes: int,
-    step: int,
-    ahead: int,
+    chain_step: int,
+    node_step: int,
     p1: Any,
     p2: Any,
     plain: bool,
     rows: Any,
     minima: Any,
     pending: Any,
-) -> float:
-    """Compute the minorant F of a chain and move it to the other family of chains.
+    optima: Any,
+) -> None:
+    """Compute the minorants F of some parallel chains and move them to the other family.
 
-    The chain has ``nodes`` nodes from pixel ``first`` on, ``step`` pixels apart; the chain after
-    it begins ``ahead`` pixels later.
+    Chain j begins at pixel ``j*chain_step``; its ``nodes`` nodes are ``node_step`` pixels apart.
+    The chains in [begin, end) are processed.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
     ``f - costs + F`` (SPEC 6.2) and is the same array as ``costs``, or receives F (``plain``) and
     may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the
-    argmin of F, or (0,); rows, minima, pending: from `scratch_arrays`.
-
-    Returns the sum of the minima of F, which is the optimum of the chain.
+    argmin of F, or (0,) if nobody asks; rows, minima, pending: from `scratch_arrays`; optima:
+    one per chain, receives the sum of the minima of F, which is the optimum of the chain.
     """
     labels = f.shape[1]
-    chain = _Chain(
-        advance(pointer_to(f), first * labels),
-        advance(pointer_to(costs), first * labels),
-        advance(pointer_to(out), first * labels),
-        advance(pointer_to(weights), first),
-        advance(pointer_to(winners), first),
-        winners.size > 0,
-        plain,
-        nodes,
-        step,
-        ahead,
-        labels,
-        p1,
-        p2,
-    )
     scratch = _Scratch(
         advance(pointer_to(rows), _MARGIN),
         pointer_to(minima),
         pointer_to(pending),
         rows.shape[1],
     )
-    if nodes == 1:
-        return _lone_node(chain, scratch)
-    return _bisect(chain, scratch)
+    for j in range(begin, end):
+        first = j * chain_step
+        chain = _Chain(
+            advance(pointer_to(f), first * labels),
+            advance(pointer_to(costs), first * labels),
+            advance(pointer_to(out), first * labels),
+            advance(pointer_to(weights), first),
+            advance(pointer_to(winners), first),
+            winners.size > 0,
+            plain,
+            nodes,
+            node_step,
+            chain_step,
+            labels,
+            p1,
+            p2,
+        )
+        optima[j] = _lone_node(chain, scratch) if nodes == 1 else _bisect(chain, scratch)

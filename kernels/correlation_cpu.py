@@ -2,9 +2,9 @@
 
     s(y, x, k) = <phi0(y, x), phi1(y, x - d_k)>,   f(y, x, k) = -softmax_k(s(y, x, .))
 
-A block of neighbouring pixels of a row needs a contiguous band of the other row, so one small
-matrix product gives all its scores (and some unused ones off the band); the diagonal is read out
-and normalised while it is in cache.  Only the cost volume itself is ever written to memory.
+A few neighbouring pixels of a row need a contiguous band of the other row, so a small matrix
+product gives all their scores (and some unused ones off the band), which are normalised while
+they are in cache.  Only the cost volume itself is ever written to memory.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from numba import njit, prange
 from . import simd
 from .pointers import advance, pointer_to, restrict_arguments
 from .simd import minimum
+from .tiles import TILE_ROWS, multiply, padded_columns
 from .workers import run_tiles
 
-# Pixels per block.  The product has (block + range) columns for `range` useful ones: long blocks
-# waste arithmetic, short ones BLAS efficiency.
+# The products of the forward pass: TILE_ROWS pixels with panels of three vectors of pixels, the
+# widest block that `multiply` keeps in registers.
+_PANEL_VECTORS = 3
+
+# Pixels per block of the backward pass.  The product has (block + range) columns for `range`
+# useful ones: long blocks waste arithmetic, short ones BLAS efficiency.
 _BLOCK = 64
 
 
@@ -49,42 +54,14 @@ def _label_positions(disparities: np.ndarray, dtype: Any) -> _Labels:
     )
 
 
-class _Block(NamedTuple):
-    """Neighbouring pixels of a left row and the band of the right row that their labels see."""
-
-    x: slice
-    band: slice
-
-
-def _blocks(width: int, labels: _Labels) -> list[_Block]:
-    """The blocks of a row, from left to right; a band may be empty."""
-    blocks = []
-    for x in range(0, width, _BLOCK):
-        end = min(x + _BLOCK, width)
-        band_begin = min(max(x + labels.lowest, 0), width)
-        band_end = max(min(end + labels.highest, width), band_begin)
-        blocks.append(_Block(slice(x, end), slice(band_begin, band_end)))
-    return blocks
-
-
-def _band_buffer(width: int, labels: _Labels, dtype: Any) -> np.ndarray:
-    """Room for the products of one block with its band."""
-    return np.empty(_BLOCK * min(width, _BLOCK + labels.highest - labels.lowest), dtype)
-
-
-def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
-    """The part of `_band_buffer` that a block needs, as (pixels, band)."""
-    pixels, columns = block.x.stop - block.x.start, block.band.stop - block.band.start
-    return buffer[: pixels * columns].reshape(pixels, columns)
+# In the forward pass the other row is stored from right to left, so that labels, whose positions
+# go to the left, meet it in ascending order.  ``products`` points to the product of a pixel with
+# pixel 0 of the other row, which need not exist; the product with pixel x is ``products[-x]``.
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _whole_scores(products: Any, newest: int, width: int, scores: Any, labels: int) -> None:
-    """Scores of a pixel whose label k looks at ``newest - k``: a reversed run of its products.
-
-    products: pointer to the product with pixel 0 of the other row, wherever that is; scores:
-    pointer to K.
-    """
+    """Scores of a pixel whose label k looks at ``newest - k``; scores: pointer to K."""
     restrict_arguments()
     # Inside the image are the labels in [low, high).
     low = min(max(newest - (width - 1), 0), labels)
@@ -92,7 +69,7 @@ def _whole_scores(products: Any, newest: int, width: int, scores: Any, labels: i
     for k in range(low):
         scores[k] = 0
     for k in range(low, high):
-        scores[k] = products[newest - k]
+        scores[k] = products[k - newest]
     for k in range(high, labels):
         scores[k] = 0
 
@@ -101,15 +78,15 @@ def _whole_scores(products: Any, newest: int, width: int, scores: Any, labels: i
 def _fractional_scores(
     products: Any, x: int, width: int, offsets: Any, fractions: Any, scores: Any
 ) -> None:
-    """Scores of pixel x at any positions; offsets, fractions: (K,), the rest as above."""
+    """Scores of pixel x at any positions; offsets, fractions: (K,); scores: pointer to K."""
     for k in range(offsets.size):
         at = x + offsets[k]
         score = fractions.dtype.type(0)
         if 0 <= at < width:
             if fractions[k] == 0:
-                score = products[at]
+                score = products[-at]
             elif at + 1 < width:
-                score = products[at] + fractions[k] * (products[at + 1] - products[at])
+                score = products[-at] + fractions[k] * (products[-at - 1] - products[-at])
         scores[k] = score
 
 
@@ -137,33 +114,66 @@ def _negated_softmax(scores: Any, costs: Any, labels: int) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _softmax_band(
-    band: Any,
-    band_start: int,
-    x_start: int,
-    width: int,
-    offsets: Any,
-    fractions: Any,
-    whole: bool,
-    scores: Any,
-    volume_row: Any,
-) -> None:
-    """volume_row[x] = -softmax of the scores of pixel x, for all pixels of a block.
+def _pack_reversed(row: Any, panels: Any) -> None:
+    """Bring a row, from right to left, into the order of `multiply`.
 
-    band: (pixels, B) products of the pixels from ``x_start`` on with those of the other row from
-    ``band_start`` on; offsets, fractions: (K,); scores: (K,) scratch; volume_row: (W, K).  A
-    label that looks outside the image scores 0 and stays in the softmax (SPEC 4).
+    row: (W, C); panels: (P, C, L), all of it: ``panels[p, c, l] = row[W-1 - (p*L + l), c]``.
     """
-    labels = offsets.size
-    row = pointer_to(scores)
-    for i in range(band.shape[0]):
-        x = x_start + i
-        products = advance(pointer_to(band), i * band.shape[1] - band_start)
-        if whole:
-            _whole_scores(products, x + offsets[0], width, row, labels)
-        else:
-            _fractional_scores(products, x, width, offsets, fractions, row)
-        _negated_softmax(row, advance(pointer_to(volume_row), x * labels), labels)
+    width, channels = row.shape
+    for p in range(panels.shape[0]):
+        for lane in range(panels.shape[2]):
+            x = width - 1 - (p * panels.shape[2] + lane)
+            for c in range(channels):
+                panels[p, c, lane] = row[max(x, 0), c]  # beyond the image anything will do
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _correlate_row(
+    left: Any,
+    right: Any,
+    labels: _Labels,
+    panels: Any,
+    pixels: Any,
+    buffer: Any,
+    scores: Any,
+    volume: Any,
+) -> None:
+    """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
+
+    left, right: (W, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C), buffer
+    with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image scores 0
+    and stays in the softmax (SPEC 4).
+    """
+    width, channels = left.shape
+    count, lanes = scores.size, panels.shape[2]
+    _pack_reversed(right, panels)
+    for start in range(0, width, TILE_ROWS):
+        rows = min(TILE_ROWS, width - start)
+        for i in range(rows):
+            for c in range(channels):
+                pixels[i, c] = left[start + i, c]
+
+        # Pixels [begin, end) of the other row are seen, which are in panels [first, last).
+        begin = max(start + labels.lowest, 0)
+        end = min(start + rows + labels.highest, width)
+        first = last = 0
+        if begin < end:
+            first, last = (width - end) // lanes, (width - 1 - begin) // lanes + 1
+        columns = (last - first) * lanes
+        products = buffer[: TILE_ROWS * columns].reshape(TILE_ROWS, columns)
+        multiply(pixels, TILE_ROWS, panels[first:last].reshape(-1), products)
+
+        for i in range(rows):
+            x = start + i
+            origin = i * columns + (width - 1 - first * lanes)
+            pixel_zero = advance(pointer_to(buffer), origin)
+            if labels.whole:
+                _whole_scores(pixel_zero, x + labels.offsets[0], width, pointer_to(scores), count)
+            else:
+                _fractional_scores(
+                    pixel_zero, x, width, labels.offsets, labels.fractions, pointer_to(scores)
+                )
+            _negated_softmax(pointer_to(scores), advance(pointer_to(volume), x * count), count)
 
 
 def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
@@ -172,7 +182,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     Parameters
     ----------
     left, right
-        Features (H, W, C), C-contiguous.
+        Features (H, W, C).
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
@@ -182,29 +192,19 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     f
         (H, W, K), in [-1, 0].
     """
-    height, width, _ = left.shape
-    labels = _label_positions(disparities, left.dtype.type)
-    blocks = _blocks(width, labels)
-    volume = np.empty((height, width, labels.offsets.size), left.dtype)
+    (height, width, channels), dtype = left.shape, left.dtype
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    labels = _label_positions(disparities, dtype.type)
+    volume = np.empty((height, width, labels.offsets.size), dtype)
+    lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        buffer = _band_buffer(width, labels, left.dtype)
-        scores = np.empty(labels.offsets.size, left.dtype)
+        panels = np.empty((-(-width // lanes), channels, lanes), dtype)
+        pixels = np.zeros((TILE_ROWS, channels), dtype)
+        buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
+        scores = np.empty(labels.offsets.size, dtype)
         for y in rows:
-            for block in blocks:
-                band = _band_view(buffer, block)
-                np.matmul(left[y, block.x], right[y, block.band].T, out=band)
-                _softmax_band(
-                    band,
-                    block.band.start,
-                    block.x.start,
-                    width,
-                    labels.offsets,
-                    labels.fractions,
-                    labels.whole,
-                    scores,
-                    volume[y],
-                )
+            _correlate_row(left[y], right[y], labels, panels, pixels, buffer, scores, volume[y])
 
     run_tiles(worker, range(height))
     return volume
@@ -240,6 +240,35 @@ def softmax_backward(f: np.ndarray, df: np.ndarray) -> np.ndarray:
     labels = f.shape[2]
     _softmax_backward_rows(f.reshape(-1, labels), df.reshape(-1, labels), ds.reshape(-1, labels))
     return ds
+
+
+class _Block(NamedTuple):
+    """Neighbouring pixels of a left row and the band of the right row that their labels see."""
+
+    x: slice
+    band: slice
+
+
+def _blocks(width: int, labels: _Labels) -> list[_Block]:
+    """The blocks of a row, from left to right; a band may be empty."""
+    blocks = []
+    for x in range(0, width, _BLOCK):
+        end = min(x + _BLOCK, width)
+        band_begin = min(max(x + labels.lowest, 0), width)
+        band_end = max(min(end + labels.highest, width), band_begin)
+        blocks.append(_Block(slice(x, end), slice(band_begin, band_end)))
+    return blocks
+
+
+def _band_buffer(width: int, labels: _Labels, dtype: Any) -> np.ndarray:
+    """Room for the products of one block with its band."""
+    return np.empty(_BLOCK * min(width, _BLOCK + labels.highest - labels.lowest), dtype)
+
+
+def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
+    """The part of `_band_buffer` that a block needs, as (pixels, band)."""
+    pixels, columns = block.x.stop - block.x.start, block.band.stop - block.band.start
+    return buffer[: pixels * columns].reshape(pixels, columns)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

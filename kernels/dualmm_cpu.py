@@ -12,15 +12,17 @@ labels.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numba import njit, prange
 
-from .chains import move_minorant, scratch_arrays
+from .chains import move_minorants, scratch_arrays
 from .simd import minimum
+from .workers import run_tiles
 
-# Chains per scheduling unit: enough to amortise the scratch buffers, few enough to balance.
+# Chains that a thread takes at a time: few, so that the threads finish together.
 _CHAINS_PER_BLOCK = 4
 
 # Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
@@ -28,53 +30,35 @@ _TIE_TOLERANCE = 1e-6
 _TIE_BLOCK = 8
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
 def _sweep(
-    f: Any,
-    costs: Any,
-    out: Any,
-    weights: Any,
-    winners: Any,
-    chains: int,
-    nodes: int,
-    chain_step: int,
-    node_step: int,
-    p1: Any,
-    p2: Any,
+    f: np.ndarray,
+    costs: np.ndarray,
+    out: np.ndarray,
+    weights: np.ndarray,
+    winners: np.ndarray,
+    grid: tuple[int, int, int, int],
+    penalties: tuple[Any, Any],
     plain: bool,
 ) -> float:
     """All chains of one orientation: out = f - costs + F (SPEC 6.2), or F; returns the bound.
 
-    Chain j begins at pixel ``j*chain_step``; the arrays are those of `move_minorant`.
+    The arrays are those of `move_minorants`; grid: number of chains, their length, pixels from
+    chain to chain and from node to node.
     """
-    bounds = np.empty(chains, np.float64)
-    blocks = (chains + _CHAINS_PER_BLOCK - 1) // _CHAINS_PER_BLOCK
-    for block in prange(blocks):
-        rows, minima, pending = scratch_arrays(nodes, f)
-        begin = block * _CHAINS_PER_BLOCK
-        for chain in range(begin, min(begin + _CHAINS_PER_BLOCK, chains)):
-            bounds[chain] = move_minorant(
-                f,
-                costs,
-                out,
-                weights,
-                winners,
-                chain * chain_step,
-                nodes,
-                node_step,
-                chain_step,
-                p1,
-                p2,
-                plain,
-                rows,
-                minima,
-                pending,
-            )
-    # Summed in chain order, so the bound does not depend on the scheduling.
-    total = 0.0
-    for chain in range(chains):
-        total += bounds[chain]
-    return total
+    chains, nodes, *_ = grid
+    optima = np.empty(chains, np.float64)
+
+    def worker(blocks: Iterator[int]) -> None:
+        scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
+        for begin in blocks:
+            end = min(begin + _CHAINS_PER_BLOCK, chains)
+            move_minorants(
+                f, costs, out, weights, winners, begin, end, *grid[1:], *penalties, plain,
+                *scratch, optima,
+            )  # fmt: skip
+
+    run_tiles(worker, range(0, chains, _CHAINS_PER_BLOCK))
+    return float(optima.sum())
 
 
 def dual_mm(
@@ -126,10 +110,10 @@ def dual_mm(
         winners = row_labels.reshape(-1) if last and row_labels is not None else nobody_asks
         # The costs start as f, and f - f + F is F: the first sweep needs no copy of the volume.
         bounds[2 * i] = _sweep(
-            flat_f, flat_f if first else costs, costs, flat_wx, winners, *rows, *penalties, first
+            flat_f, flat_f if first else costs, costs, flat_wx, winners, rows, penalties, first
         )
         bounds[2 * i + 1] = _sweep(
-            flat_f, costs, costs, flat_wy, nobody_asks, *columns, *penalties, last
+            flat_f, costs, costs, flat_wy, nobody_asks, columns, penalties, last
         )
     return minorant, bounds
 

@@ -161,9 +161,8 @@ def measure(layers: int, height: int, width: int, backward: bool, repeat: int) -
     rate = (3 if backward else 1) * work / contest.best("ours")
     print(f"{layers} layers, {width}x{height}, {'forward + backward' if backward else 'forward'}")
     for name in contest.programs:
-        print(
-            f"  {name:10} {1e3 * contest.best(name):7.0f} ms (median {1e3 * contest.median(name):.0f})"
-        )
+        best, median = 1e3 * contest.best(name), 1e3 * contest.median(name)
+        print(f"  {name:10} {best:7.0f} ms (median {median:.0f})")
     print(
         f"  torch / ours {contest.best('torch') / contest.best('ours'):.2f}"
         f" (medians {contest.median('torch') / contest.median('ours'):.2f});"

@@ -101,10 +101,9 @@ def main() -> None:
         f"CNN3 unary step, {width}x{height}, {labels.count} labels, {kernels.max_threads()} threads"
     )
     for name, values in losses.items():
-        print(
-            f"{name:6} median {1e3 * contest.median(name):7.0f} ms, best {1e3 * contest.best(name):7.0f}"
-            f" ms, losses {values[0]:.5f} ... {values[-1]:.5f}"
-        )
+        median, best = 1e3 * contest.median(name), 1e3 * contest.best(name)
+        print(f"{name:6} median {median:7.0f} ms, best {best:7.0f} ms", end=", ")
+        print(f"losses {values[0]:.5f} ... {values[-1]:.5f}")
     print(f"ours is {contest.median('torch') / contest.median('ours'):.2f}x as fast (medians)")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hybridstereo import kernels
-from hybridstereo.kernels import winograd
+from hybridstereo.kernels import conv_cpu, winograd
 
 KERNELS = [(1, 1), (2, 2), (3, 3), (2, 3)]
 CHANNELS = [(1, 1), (3, 5), (5, 3), (3, 100), (100, 1), (100, 100), (17, 33)]
@@ -106,6 +106,50 @@ def test_every_tile_is_written_once(backend, rng):
     x = np.broadcast_to(rng.standard_normal(16).astype(np.float32), (40, 400, 16))
     y = backend.conv_forward(x, weight, bias, True)
     np.testing.assert_array_equal(y, np.broadcast_to(y[0, 0], y.shape))
+
+
+# ---------------------------------------------------------------- whole networks
+
+
+def network(rng, shapes, dtype=np.float32):
+    return [
+        (
+            (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(dtype),
+            rng.standard_normal(shape[0]).astype(dtype) if biased else None,
+        )
+        for shape, biased in shapes
+    ]
+
+
+UNARY = [((20, 3, 3, 3), True), *[((20, 20, 2, 2), True)] * 6]
+PAIRWISE = [((16, 3, 3, 3), True), ((16, 16, 3, 3), True), ((2, 16, 1, 1), False)]
+
+
+# One row of output, less than a step, several steps, several bands.
+@pytest.mark.parametrize("size", [(1, 1), (4, 9), (40, 31), (101, 23)])
+@pytest.mark.parametrize("shapes", [UNARY[:1], UNARY[:2], UNARY[:3], UNARY, PAIRWISE])
+@pytest.mark.parametrize("activate_last", [True, False])
+def test_network_equals_layers(rng, shapes, size, activate_last):
+    layers = network(rng, shapes)
+    consumed = sum(shape[2] - 1 for shape, _ in shapes)
+    x = rng.standard_normal((size[0] + consumed, size[1] + consumed, 3)).astype(np.float32)
+    expected = x
+    for i, (weight, bias) in enumerate(layers):
+        activate = activate_last or i < len(layers) - 1
+        expected = conv_cpu.conv_forward(expected, weight, bias, activate)
+    y = conv_cpu.network_forward(x, layers, activate_last)
+    assert y.shape == (*size, shapes[-1][0][0])
+    assert_close(y, expected, 30)
+    np.testing.assert_array_equal(conv_cpu.network_forward(x, layers, activate_last), y)
+
+
+def test_network_in_float64(rng):
+    layers = network(rng, UNARY[:3], np.float64)
+    x = rng.standard_normal((34, 29, 3))
+    expected = x
+    for weight, bias in layers:
+        expected = conv_cpu.conv_forward(expected, weight, bias, True)
+    assert_close(conv_cpu.network_forward(x, layers, True), expected, 30)
 
 
 # ---------------------------------------------------------------- derivatives

@@ -61,7 +61,7 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     files = {path.name for path in (tmp_path / "run").iterdir()}
     assert files >= {
         "config.json", "log.jsonl", "best.h5", "last.h5", "curves.png", "crf_grid.json",
-        "unary.h5", "crf.h5", "joint.h5", "fit.h5", "full.h5",
+        "unary.h5", "crf.h5", "joint.h5", "full.h5",
     }  # fmt: skip
     assert model.config.edge_model == "cnn"
     assert model.config.method == "crf"
@@ -69,7 +69,7 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     assert options_from_config(json.loads((tmp_path / "run/config.json").read_text())) == options
     entries = RunFolder(tmp_path / "run").entries()
     steps = [e for e in entries if e["kind"] == "step"]
-    assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["fit"] + 6 * ["full"]
+    assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["full"]
     assert {"cross_entropy", "bad1", "gradient_norm_unary", "lr", "p1", "p2", "seconds"} <= set(
         steps[0]
     )
@@ -87,14 +87,14 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
 
 def test_stages_change_what_they_should(options, tmp_path):
     train(options, tmp_path / "run")
-    unary, crf, joint, fit, full = (
+    unary, crf, joint, full = (
         load_model(str(tmp_path / "run" / f"{name}.h5"))
-        for name in ("unary", "crf", "joint", "fit", "full")
+        for name in ("unary", "crf", "joint", "full")
     )
     np.testing.assert_array_equal(unary.unary[0].weight, crf.unary[0].weight)
-    np.testing.assert_array_equal(joint.unary[0].weight, fit.unary[0].weight)
     assert not joint.pairwise
-    assert fit.config.edge_model == "contrast"
+    assert joint.config.edge_model == "contrast"
+    assert full.config.edge_model == "cnn"
     assert full.config.weight_scale == 1.0
     start = stages.new_model(2, 6, False, 0, 2)
     assert not np.array_equal(start.unary[0].weight, unary.unary[0].weight)
@@ -121,7 +121,7 @@ class Interrupter(Reporter):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-@pytest.mark.parametrize("after", [1, 5, 9, 14, 20])
+@pytest.mark.parametrize("after", [1, 5, 8, 14])
 def test_interrupted_and_resumed_run_equals_uninterrupted(options, tmp_path, after):
     train(options, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -233,7 +233,7 @@ def test_budget_ends_with_what_comes_first():
 
 def test_minutes_are_shared_between_stages():
     options = TrainOptions("synthetic", minutes=10.0)
-    seconds = [options.budget(part, 100).seconds for part in options.parts if part != "crf"]
+    seconds = [options.budget(stage, 100).seconds for stage in options.stages if stage != "crf"]
     assert sum(seconds) == pytest.approx(600)
     assert replace(options, stage="unary").budget("unary", 100).seconds == pytest.approx(600)
 

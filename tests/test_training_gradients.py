@@ -16,7 +16,6 @@ from hybridstereo.labels import LabelRange
 from hybridstereo.model import ModelConfig, StereoModel
 from hybridstereo.training.gradients import (
     HingeOptions,
-    imitation_step,
     parameters_of,
     structured_step,
     unary_step,
@@ -65,19 +64,6 @@ def test_with_xy_channels(backend, rng):
     assert_gradients(
         lambda: unary_step(model, backend, pair, labels, True).loss,
         parameters_of(model),
-        result.gradients,
-        rng,
-    )
-
-
-def test_imitation(backend, rng):
-    contrast = in_float64(StereoModel(tuple(network(rng, 3)), tuple(pairwise_network(rng))))
-    pair = make_pair(rng, 6, 7, 4)
-    result = imitation_step(contrast, backend, pair, contrast)
-    assert all(name.startswith("pairwise/") for name in result.gradients)
-    assert_gradients(
-        lambda: imitation_step(contrast, backend, pair, contrast).loss,
-        parameters_of(contrast),
         result.gradients,
         rng,
     )

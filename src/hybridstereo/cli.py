@@ -288,7 +288,7 @@ class _Size(click.ParamType):
 @click.option(
     "--lr",
     type=click.FloatRange(min=0, min_open=True),
-    help="Learning rate for a loss averaged over pixels.  [default: 0.05]",
+    help="Learning rate for a loss averaged over pixels.  [default: 0.05, 0.1 for joint and full]",
 )
 @click.option(
     "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."
@@ -309,7 +309,7 @@ class _Size(click.ParamType):
     default=True,
     help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
 )
-@click.option("--gamma", type=click.FloatRange(min=0), default=0.1, help="Weight of the task loss.")
+@click.option("--gamma", type=click.FloatRange(min=0), default=0.2, help="Weight of the task loss.")
 @click.option(
     "--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss."
 )

@@ -50,7 +50,7 @@ class TextReporter(Reporter):
         left = (now - self._begun) * (1 - progress) / done if done > 0 else 0.0
         loss = next(
             f"{name.replace('_', ' ')} {entry[name]:.4f}"
-            for name in ("cross_entropy", "hinge", "imitation")
+            for name in ("cross_entropy", "hinge")
             if name in entry
         )
         counted = f"{step}/{steps}" if steps is not None else f"{step}"

@@ -21,7 +21,6 @@ from .training.gradients import HingeOptions
 from .training.optim import SgdOptions
 from .training.runfolder import Checkpoint, Position, RunFolder
 from .training.stages import (
-    PARTS,
     STAGES,
     Budget,
     Reporter,
@@ -34,10 +33,10 @@ from .training.stages import (
 from .zoo import load_model, save_model
 
 # Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
-_LEARNING_RATES = {"unary": 0.05, "joint": 0.05, "fit": 0.05, "full": 0.05}
-_STEPS = {"unary": 4000, "joint": 800, "fit": 400, "full": 800}
+_LEARNING_RATES = {"unary": 0.05, "joint": 0.1, "full": 0.1}
+_STEPS = {"unary": 4000, "joint": 800, "full": 800}
 # How --minutes is shared between the stages of `all`; the search takes what it takes.
-_TIME_SHARES = {"unary": 0.55, "joint": 0.22, "fit": 0.05, "full": 0.18}
+_TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
 
 _PHOTOMETRIC = {"gain": 0.2, "colour": 0.1, "gamma": 0.2, "noise": 0.02}
 _GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "max_scale": 1.1}
@@ -70,7 +69,7 @@ class TrainOptions:
     clip_norm: float = 5.0
     schedule: str = "cosine"
     soft_target: bool = True
-    gamma: float = 0.1
+    gamma: float = 0.2
     tau: float = 3.0
     iterations: int = 5
     disparities: int | None = None
@@ -81,30 +80,29 @@ class TrainOptions:
     cache_gigabytes: float = 2.0
 
     @property
-    def parts(self) -> tuple[str, ...]:
-        """What runs, in order; the part ``fit`` prepares the Pairwise-CNN of stage ``full``."""
-        stages = STAGES if self.stage == "all" else (self.stage,)
-        return tuple(part for stage in stages for part in PARTS[stage])
+    def stages(self) -> tuple[str, ...]:
+        """What runs, in order."""
+        return STAGES if self.stage == "all" else (self.stage,)
 
-    def sgd(self, part: str) -> SgdOptions:
-        """Optimiser settings of a part."""
-        lr = _LEARNING_RATES[part] if self.lr is None else self.lr
+    def sgd(self, stage: str) -> SgdOptions:
+        """Optimiser settings of a stage."""
+        lr = _LEARNING_RATES[stage] if self.lr is None else self.lr
         return SgdOptions(
             lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.schedule
         )
 
-    def budget(self, part: str, samples: int) -> Budget:
-        """When a part ends."""
+    def budget(self, stage: str, samples: int) -> Budget:
+        """When a stage ends."""
         limits = []
         if self.steps is not None:
             limits.append(self.steps)
         if self.epochs is not None:
             limits.append(max(round(self.epochs * samples / self.batch), 1))
         if not limits and self.minutes is None:
-            limits.append(_STEPS[part])
+            limits.append(_STEPS[stage])
         seconds = None
         if self.minutes is not None:
-            share = _TIME_SHARES[part] / sum(_TIME_SHARES.get(p, 0.0) for p in self.parts)
+            share = _TIME_SHARES[stage] / sum(_TIME_SHARES.get(p, 0.0) for p in self.stages)
             seconds = 60.0 * self.minutes * share
         return Budget(min(limits) if limits else None, seconds)
 
@@ -159,14 +157,7 @@ def train(
     training, validation = split(dataset, options.val_fraction, options.seed)
     reporter.message(f"{len(training)} training pairs, {len(validation)} validation pairs")
 
-    if resuming:
-        checkpoint = folder.load()
-    else:
-        start = _initial_model(options)
-        folder.create(asdict(options))
-        first = options.parts[0]
-        checkpoint = Checkpoint(begin(first, start, options.seed), Position(first))
-        folder.save(checkpoint)
+    start = None if resuming else _initial_model(options)
 
     with _deferred_interrupt() as interrupted:
         setting = Setting(
@@ -187,29 +178,36 @@ def train(
             checkpoint_every=options.checkpoint_every,
             stop_requested=interrupted.is_set,
         )
+        if start is None:
+            checkpoint = folder.load()
+        else:
+            folder.create(asdict(options))
+            first = options.stages[0]
+            checkpoint = Checkpoint(begin(first, start, setting), Position(first))
+            folder.save(checkpoint)
         try:
-            return _run_parts(setting, options, checkpoint)
+            return _run_stages(setting, options, checkpoint)
         finally:
             plot_curves(folder.entries(), folder.path / "curves.png")
 
 
-def _run_parts(setting: Setting, options: TrainOptions, checkpoint: Checkpoint) -> StereoModel:
-    parts = options.parts
+def _run_stages(setting: Setting, options: TrainOptions, checkpoint: Checkpoint) -> StereoModel:
+    stages = options.stages
     folder = setting.folder
     while checkpoint.position.stage:
-        part = checkpoint.position.stage
-        setting.reporter.message(f"stage {part}")
-        if part == "crf":
+        stage = checkpoint.position.stage
+        setting.reporter.message(f"stage {stage}")
+        if stage == "crf":
             model = run_search(setting, checkpoint)
         else:
-            budget = options.budget(part, len(setting.training))
-            model = run_gradient(setting, part, checkpoint, options.sgd(part), budget)
-        save_model(folder.stage_model(part), model)
+            budget = options.budget(stage, len(setting.training))
+            model = run_gradient(setting, stage, checkpoint, options.sgd(stage), budget)
+        save_model(folder.stage_model(stage), model)
         plot_curves(folder.entries(), folder.path / "curves.png")
-        following = parts.index(part) + 1
-        upcoming = parts[following] if following < len(parts) else ""
+        following = stages.index(stage) + 1
+        upcoming = stages[following] if following < len(stages) else ""
         if upcoming:
-            model = begin(upcoming, model, options.seed)
+            model = begin(upcoming, model, setting)
         checkpoint = Checkpoint(model, Position(upcoming, best=_carried_best(upcoming, checkpoint)))
         folder.save(checkpoint)
     return folder.load_best()
@@ -223,7 +221,7 @@ def _carried_best(upcoming: str, done: Checkpoint) -> float:
 def _initial_model(options: TrainOptions) -> StereoModel:
     if options.init is not None:
         return load_model(options.init)
-    if options.parts[0] != "unary":
+    if options.stages[0] != "unary":
         raise InputError(
             f"Stage {options.stage} continues an earlier one",
             "Give the model to start from with --init, or train with --stage all",

@@ -16,7 +16,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 80, 60, 70
 _TRAINING, _VALIDATION, _LOSS = (120, 150, 220), (200, 60, 50), (150, 150, 150)
 _INK, _GRID = (40, 40, 40), (225, 225, 225)
 _SMOOTHING = 25
-_LOSSES = ("cross_entropy", "hinge", "imitation")
+_LOSSES = ("cross_entropy", "hinge")
 
 
 def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:

@@ -31,9 +31,13 @@ class Step:
 
 @dataclass(frozen=True)
 class HingeOptions:
-    """Settings of the structured hinge: weight and truncation of the task loss, iterations."""
+    """Settings of the structured hinge: weight and truncation of the task loss, iterations.
 
-    gamma: float = 0.1
+    A small ``gamma`` makes flat costs a cheap solution: on Middlebury 2005/2006 the validation
+    error rose with 0.02, stood still with 0.1 and fell with 0.2.
+    """
+
+    gamma: float = 0.2
     tau: float = 3.0
     iterations: int = 5
 
@@ -141,32 +145,6 @@ def structured_step(
         gradients,
         {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement},
     )
-
-
-def imitation_step(
-    model: StereoModel, backend: Backend, pair: StereoPair, contrast: StereoModel
-) -> Step:
-    """Squared difference between the Pairwise-CNN's and the contrast weights.
-
-    A random Pairwise-CNN would throw away what ``joint`` has learnt to rely on, so stage ``full``
-    first teaches it to imitate the contrast weights (TRAINING.md).
-    """
-    kept: list[np.ndarray] = []
-    network_in = pairwise_input(pair.left, model.unary, model.pairwise)
-    scale = model.config.weight_scale
-    learnt = pairwise_forward(backend, network_in, model.pairwise, scale, kept)
-    wanted = edge_weights(contrast, backend, pair.left, StageClock())
-    differences = [learnt[0] - wanted.wx, learnt[1] - wanted.wy]
-    # The last column of wx and the last row of wy belong to no edge.
-    differences[0][:, -1] = 0
-    differences[1][-1] = 0
-    # In units of the contrast weights' own spread, so that the loss is about 1 at the start.
-    spread = max(float(np.var(wanted.wx) + np.var(wanted.wy)), 1e-12)
-    scale_of = 1.0 / (spread * learnt[0].size)
-    loss = scale_of * sum(float(np.vdot(x, x)) for x in differences)
-    dwx, dwy = (x * x.dtype.type(2 * scale_of) for x in differences)
-    gradients = pairwise_backward(backend, dwx, dwy, kept, model.pairwise, scale)
-    return Step(loss, _named("pairwise", gradients), {})
 
 
 def _bad_labels(labels: np.ndarray, target: Target, threshold: float) -> float:

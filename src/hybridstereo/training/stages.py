@@ -1,8 +1,8 @@
 """The stages of training (paper, sec. 5; TRAINING.md) as loops over pairs.
 
 ``unary`` trains the network alone, ``crf`` searches the contrast parameters, ``joint`` trains
-network and penalties through the CRF, ``fit`` teaches a new Pairwise-CNN to imitate the contrast
-weights, ``full`` trains everything.
+network and penalties through the CRF, ``full`` trains everything, with a Pairwise-CNN that starts
+as an imitation of the contrast weights.
 """
 
 from __future__ import annotations
@@ -28,31 +28,28 @@ from .gradients import (
     Gradients,
     HingeOptions,
     Step,
-    imitation_step,
     parameters_of,
     structured_step,
     unary_step,
 )
 from .gridsearch import Point, search
+from .imitation import imitate_contrast
 from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
 from .runfolder import Checkpoint, Position, RunFolder
 from .validation import labels_for, validate
 
 STAGES = ("unary", "crf", "joint", "full")
 
-# What each stage really runs, in order.
-PARTS = {"unary": ("unary",), "crf": ("crf",), "joint": ("joint",), "full": ("fit", "full")}
-
 _TRAINED = {
     "unary": ("unary/",),
     "joint": ("unary/", *PENALTIES),
-    "fit": ("pairwise/",),
     "full": ("unary/", "pairwise/", *PENALTIES),
 }
-# The penalties are few and large numbers next to the weights, so they take longer steps.
-_RATES = {"p1": 2.0, "p2": 20.0}
+# Stage crf has just searched the penalties: they follow the network, they must not run ahead of it
+# (with 20 times these factors P1 doubled in 30 steps and the validation error rose).
+_RATES = {"p1": 0.1, "p2": 1.0}
 
-_PAIRWISE_FILTERS = 64
+_IMITATION_PAIRS = 8
 
 
 class TrainingDivergedError(StereoError):
@@ -74,7 +71,7 @@ class Reporter:
 
 @dataclass(frozen=True)
 class Budget:
-    """When a part ends: after so many steps or seconds, whichever comes first."""
+    """When a stage ends: after so many steps or seconds, whichever comes first."""
 
     steps: int | None
     seconds: float | None
@@ -120,33 +117,24 @@ def new_model(layers: int, filters: int, with_xy: bool, seed: int, iterations: i
     return StereoModel(tuple(_random_layer(rng, shape) for shape in shapes), config=config)
 
 
-def add_pairwise_network(model: StereoModel, seed: int) -> StereoModel:
-    """The model with a random Pairwise-CNN in place of the contrast weights (SPEC 5b)."""
-    rng = np.random.default_rng([seed, 1])
-    filters = _PAIRWISE_FILTERS
-    shapes = [(filters, IMAGE_CHANNELS, 3, 3), (filters, filters, 3, 3), (2, filters, 1, 1)]
-    first, second, last = (_random_layer(rng, shape) for shape in shapes)
-    pairwise = (first, second, ConvLayer(last.weight, None))
-    config = with_config(model, edge_model="contrast").config
-    return StereoModel(model.unary, pairwise, config)
-
-
 def _random_layer(rng: np.random.Generator, shape: tuple[int, int, int, int]) -> ConvLayer:
     deviation = 1.0 / math.sqrt(shape[1] * shape[2] * shape[3])
     weight = (deviation * rng.standard_normal(shape)).astype(np.float32)
     return ConvLayer(weight, np.zeros(shape[0], np.float32))
 
 
-def begin(part: str, model: StereoModel, seed: int) -> StereoModel:
-    """The model that a part starts from, given the result of the part before it."""
-    if part == "unary":
+def begin(stage: str, model: StereoModel, setting: Setting) -> StereoModel:
+    """The model that a stage starts from, given the result of the stage before it."""
+    if stage == "unary":
         return with_config(model, method="argmax")
-    if part == "fit":
-        return model if model.pairwise else add_pairwise_network(model, seed)
-    if part == "full":
-        # The imitation was fitted with the factor included.
-        return with_config(model, edge_model="cnn", weight_scale=1.0, method="crf")
-    return with_config(model, method="crf")
+    model = with_config(model, method="crf")
+    if stage == "full" and model.config.edge_model != "cnn":
+        pairs = [setting.cache.load(x) for x in setting.training[:_IMITATION_PAIRS]]
+        model, explained = imitate_contrast(model, setting.backend, pairs, setting.seed)
+        setting.reporter.message(
+            f"the Pairwise-CNN explains {100 * explained:.0f} % of the contrast weights' variance"
+        )
+    return model
 
 
 def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
@@ -174,35 +162,35 @@ def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
 
 
 def run_gradient(
-    setting: Setting, part: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
+    setting: Setting, stage: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
 ) -> StereoModel:
-    """A part that follows gradients; returns the best model by validation (the last without).
+    """A stage that follows gradients; returns the best model by validation (the last without).
 
     Parameters
     ----------
     setting
         Data, device, folder.
-    part
-        ``unary``, ``joint``, ``fit`` or ``full``.
+    stage
+        ``unary``, ``joint`` or ``full``.
     checkpoint
-        Where to start; its position and momentum are advanced as the part goes on.
+        Where to start; its position and momentum are advanced as the stage goes on.
     sgd, budget
         How to step and when to stop.
     """
     position = checkpoint.position
     model = checkpoint.model
     everything = parameters_of(model)
-    parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[part])}
+    parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[stage])}
     optimiser = Sgd(parameters, sgd, _RATES)
     for name, velocity in checkpoint.momentum.items():
         optimiser.momentum[name][...] = velocity
     checkpoint.momentum = optimiser.momentum
-    step_of = _step_function(setting, part)
-    validates = bool(setting.validation) and part != "fit"
+    step_of = _step_function(setting, stage)
+    validates = bool(setting.validation)
 
     def validate_now() -> None:
         begun = time.perf_counter()
-        method = "argmax" if part == "unary" else "crf"
+        method = "argmax" if stage == "unary" else "crf"
         figures = validate(
             model, setting.backend, setting.cache, setting.validation, method, setting.disparities
         )
@@ -210,15 +198,15 @@ def run_gradient(
         if better:
             position.best = figures["bad1"]
             setting.folder.save_best(model)
-        _log_validation(setting, part, position.step, figures, time.perf_counter() - begun)
-        setting.reporter.validation(part, position.step, figures, better)
+        _log_validation(setting, stage, position.step, figures, time.perf_counter() - begun)
+        setting.reporter.validation(stage, position.step, figures, better)
 
-    if position.step == 0 and validates and part != "unary":
+    if position.step == 0 and validates and stage != "unary":
         validate_now()
     pairs = PairLoader(
         setting.dataset,
         setting.training,
-        setting.seed * 16 + list(_TRAINED).index(part),
+        setting.seed * 16 + list(_TRAINED).index(stage),
         setting.augment,
         position.step * setting.batch,
         cache=setting.cache,
@@ -228,7 +216,7 @@ def run_gradient(
             begun = time.perf_counter()
             lr = learning_rate(sgd, budget.progress(position))
             mean = _mean_step(step_of(model, pair) for pair in _take(loader, setting.batch))
-            entry = _check_and_describe(part, position.step, mean, lr)
+            entry = _check_and_describe(stage, position.step, mean, lr)
             clip_gradients(mean.gradients, sgd.clip_norm)
             optimiser.step(mean.gradients, lr)
             model = _with_penalties(model, parameters)
@@ -238,7 +226,7 @@ def run_gradient(
             entry |= {"seconds": round(time.perf_counter() - begun, 4)}
             setting.folder.append(entry)
             progress = budget.progress(position)
-            setting.reporter.step(part, position.step, budget.steps, progress, entry)
+            setting.reporter.step(stage, position.step, budget.steps, progress, entry)
 
             over = progress >= 1.0
             if validates and (over or position.step % setting.validate_every == 0):
@@ -258,15 +246,11 @@ def _take(loader: PairLoader, count: int) -> Iterator[StereoPair]:
     return (pair for _, pair in islice(loader, count))
 
 
-def _step_function(setting: Setting, part: str) -> Callable[[StereoModel, StereoPair], Step]:
+def _step_function(setting: Setting, stage: str) -> Callable[[StereoModel, StereoPair], Step]:
     backend = setting.backend
-    if part == "unary":
+    if stage == "unary":
         return lambda model, pair: unary_step(
             model, backend, pair, labels_for(pair, setting.disparities), setting.soft_target
-        )
-    if part == "fit":
-        return lambda model, pair: imitation_step(
-            with_config(model, weight_scale=1.0), backend, pair, model
         )
     return lambda model, pair: structured_step(
         model, backend, pair, labels_for(pair, setting.disparities), setting.hinge
@@ -290,7 +274,7 @@ def _mean_step(steps: Iterator[Step]) -> Step:
     return Step(loss / count, gradients, {name: value / count for name, value in figures.items()})
 
 
-def _check_and_describe(part: str, step: int, mean: Step, lr: float) -> dict[str, Any]:
+def _check_and_describe(stage: str, step: int, mean: Step, lr: float) -> dict[str, Any]:
     """The log entry of a step; raises if training has diverged."""
     norms = {
         f"gradient_norm_{network}": gradient_norm(_of_network(mean.gradients, network))
@@ -299,11 +283,11 @@ def _check_and_describe(part: str, step: int, mean: Step, lr: float) -> dict[str
     }
     if not math.isfinite(mean.loss) or not all(map(math.isfinite, norms.values())):
         raise TrainingDivergedError(
-            f"Stage {part} diverged at step {step}: the loss or a gradient is not a number",
+            f"Stage {stage} diverged at step {step}: the loss or a gradient is not a number",
             "The last good checkpoint is kept; start again with a smaller --lr",
         )
-    name = {"unary": "cross_entropy", "fit": "imitation"}.get(part, "hinge")
-    entry = {"kind": "step", "stage": part, "step": step, name: mean.loss}
+    name = "cross_entropy" if stage == "unary" else "hinge"
+    entry = {"kind": "step", "stage": stage, "step": step, name: mean.loss}
     return entry | mean.figures | {"lr": lr} | norms
 
 
@@ -322,8 +306,14 @@ def _with_penalties(model: StereoModel, parameters: dict[str, np.ndarray]) -> St
 
 
 def _log_validation(
-    setting: Setting, part: str, step: int, figures: dict[str, float], seconds: float
+    setting: Setting, stage: str, step: int, figures: dict[str, float], seconds: float
 ) -> None:
     setting.folder.append(
-        {"kind": "validation", "stage": part, "step": step, **figures, "seconds": round(seconds, 3)}
+        {
+            "kind": "validation",
+            "stage": stage,
+            "step": step,
+            **figures,
+            "seconds": round(seconds, 3),
+        }
     )
