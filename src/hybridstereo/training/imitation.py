@@ -60,11 +60,10 @@ def imitate_contrast(
         units = network_forward(backend, network_in, hidden, True)
         wanted = edge_weights(model, backend, pair.left, StageClock())
         # The last column of wx and the last row of wy belong to no edge.
-        for direction, (weights, cut) in enumerate(
-            [(wanted.wx, np.s_[:, :-1]), (wanted.wy, np.s_[:-1])]
-        ):
-            x = units[cut].reshape(-1, _FILTERS).astype(np.float64)
-            y = weights[cut].reshape(-1).astype(np.float64)
+        inside = [(units[:, :-1], wanted.wx[:, :-1]), (units[:-1], wanted.wy[:-1])]
+        for direction, (seen, weights) in enumerate(inside):
+            x = seen.reshape(-1, _FILTERS).astype(np.float64)
+            y = weights.reshape(-1).astype(np.float64)
             moments[:, direction] += x.T @ y
             sums[direction] += y.sum()
             squares[direction] += y @ y
