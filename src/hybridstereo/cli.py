@@ -31,6 +31,17 @@ def cli() -> None:
     """Dense stereo with hybrid CNN-CRF models: two rectified images in, a disparity map out."""
 
 
+_device_option = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    help="Where to compute.",
+)
+_threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
+)
+
+
 def _stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
     """Show the current stage on one line of a terminal; say nothing when stderr is a file."""
     if not sys.stderr.isatty():
@@ -106,16 +117,8 @@ def _stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
     default=None,
     help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="Where to compute.",
-)
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
-)
+@_device_option
+@_threads_option
 @click.option(
     "--json",
     "as_json",
@@ -338,15 +341,8 @@ class _Size(click.ParamType):
     default=2.0,
     help="Memory for decoded images.",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    help="Where to compute.",
-)
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
-)
+@_device_option
+@_threads_option
 def train(
     dataset: str | None,
     roots: tuple[str, ...],
@@ -434,15 +430,8 @@ class _CommaSeparated(click.ParamType):
     metavar="N",
     help="Runs to take the median of, after a warm-up that compiles.",
 )
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    help="Where to compute.",
-)
-@click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
-)
+@_device_option
+@_threads_option
 @click.option(
     "--compare",
     type=_CommaSeparated(click.Choice(["sgbm", "torch"])),
