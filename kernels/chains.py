@@ -63,8 +63,9 @@ class _Scratch(NamedTuple):
 
 
 # In the kernels from here to `_winner` all pointers are to K labels of a node, and ``source``
-# to a row with margins.  ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.
-# The order of the operations is that of SPEC 6.4, to the last bit: no contraction to FMA.
+# to a row with margins, so that ``source[-1]`` is +inf; ``low`` is the minimum of the source.
+# ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.  The order of the
+# operations is that of SPEC 6.4, to the last bit: no contraction to FMA.
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -87,7 +88,7 @@ def _load(source: Any, target: Any, labels: int) -> Any:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, labels: int) -> Any:
-    """target = base + msg(source); ``low``: minimum of the source; returns that of the target."""
+    """target = base + msg(source); returns its minimum."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]

@@ -28,8 +28,8 @@ from .workers import run_tiles
 _BAND = 2048  # pixels, at least, that a worker takes at a time
 _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before handing them over
 
-# Rows of the input that go through a whole network at a time: the activations between two layers,
-# 1242 pixels of 100 channels wide, then take 6 MB, which a core's share of the L3 cache can hold.
+# Rows that go through a whole network at a time, a multiple of 3: the activations between two
+# layers, 1242 pixels of 100 channels wide, then take 6 MB of the L3 cache.
 _STEP = 12
 _BAND_ROWS = 24  # lowest band of a network's output that is worth the rows computed twice
 
@@ -119,20 +119,17 @@ def _stream(
 ) -> None:  # fmt: skip
     """Pass x through all stages, a few rows at a time.
 
-    Rows that a stage has not finished with wait for the next step.  Until the last step it computes
-    a multiple of three rows, whole Winograd tiles.
+    The last rows of every input are needed again by the next step and wait for it.
     """
     waiting, width = [], x.shape[1]
     for _, plan in stages:
         waiting.append(np.empty((0, width, plan.taps[2]), x.dtype))
         width -= plan.taps[1] - 1
-    top = done = 0
-    for bottom in range(_STEP, x.shape[0] + _STEP, _STEP):
-        source = x[top:bottom]
+    top, consumed = 0, x.shape[0] - result.shape[0]
+    for first, last in _row_bands(result.shape[0], _STEP):
+        source = x[top : last + consumed]
         for i, (algorithm, plan) in enumerate(stages):
-            rows = max(source.shape[0] - plan.taps[0] + 1, 0)
-            if bottom < x.shape[0]:
-                rows -= rows % 3
+            rows = source.shape[0] - plan.taps[0] + 1
             if i + 1 < len(stages):
                 old = waiting[i + 1]
                 shape = len(old) + rows, *old.shape[1:]
@@ -140,7 +137,7 @@ def _stream(
                 following[: len(old)] = old
                 target = following[len(old) :]
             else:
-                target = following = result[done : done + rows]
+                target = following = result[first:last]
             algorithm.convolve_rows(
                 plan, source, source, False, (0, 0), 0, rows, scratch[i], target
             )
@@ -149,7 +146,6 @@ def _stream(
             else:
                 waiting[i] = source[rows:].copy()
             source = following
-        done += rows
 
 
 def network_forward(
@@ -172,7 +168,7 @@ def network_forward(
     Returns
     -------
     y
-        The output of the last layer.
+        The output of the last layer; the same bits on every call with as many threads.
     """
     x, *parameters = _contiguous(x, *(array for layer in layers for array in layer))
     weights, biases = parameters[::2], parameters[1::2]
@@ -186,9 +182,8 @@ def network_forward(
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
-        rows = _STEP + 2 * len(stages) + max(weight.shape[2] for weight in weights)
         row = x.shape[1] * max(weight.shape[0] for weight in weights)
-        buffers = [np.empty(rows * row, x.dtype) for _ in range(2)]
+        buffers = [np.empty((_STEP + consumed[0]) * row, x.dtype) for _ in range(2)]
         for first, last in bands:
             _stream(stages, scratch, buffers, x[first : last + consumed[0]], result[first:last])
 

@@ -6,7 +6,9 @@ contend for, and a vector loop over several arrays first compares all their addr
 loop over 128 labels that doubles the time.  A pointer is one register.
 
 ``pointer[k]`` reads and writes like an array, without bounds and with negative ``k`` meaning
-what it says.  Whoever takes a pointer keeps the array alive.
+what it says.  A pointer does not keep its array alive, and Numba releases an array after the last
+line that mentions it: take pointers to arguments, which the caller holds, not to arrays that were
+made in the same function.
 """
 
 from __future__ import annotations

@@ -129,44 +129,50 @@ def torch_forward_backward(
 
 
 def measure(layers: int, height: int, width: int, backward: bool, repeat: int) -> None:
-    """Print one line for a network and an image size."""
+    """Time a network on an image size and print the figures."""
     rng = np.random.default_rng(1)
     network = parameters(layers, rng)
     padded = height + layers + 1, width + layers + 1, 3
     images = [rng.standard_normal(padded).astype(np.float32) for _ in range(2)]
-    tensors, weights = to_torch(images, network)
+    doutput = rng.standard_normal((height, width, CHANNELS)).astype(np.float32)
     square = rng.random((SGEMM_SIZE, SGEMM_SIZE), np.float32)
+    tensors, weights = to_torch(images, network)
 
     programs: dict[str, Callable[[], Any]] = {"sgemm": lambda: square @ square}
-    ours: Callable[[], Any]
-    theirs: Callable[[], Any]
     if backward:
-        doutput = rng.standard_normal((height, width, CHANNELS)).astype(np.float32)
-        tensor = torch.from_numpy(doutput).permute(2, 0, 1)[None]
-        ours = partial(forward_backward, images, network, doutput)
-        theirs = partial(torch_forward_backward, tensors, weights, tensor)
-        result, expected = ours()[-2], theirs()[-2].flip(2, 3).numpy()
+        gradient = torch.from_numpy(doutput).permute(2, 0, 1)[None]
+        programs["ours"] = partial(forward_backward, images, network, doutput)
+        programs["torch"] = partial(torch_forward_backward, tensors, weights, gradient)
+        # PyTorch's backward pass is much faster on planes than on channels last.
+        planes = [tensor.contiguous() for tensor in tensors]
+        copies = [tensor.clone(memory_format=torch.contiguous_format) for tensor in weights]
+        programs["torch nchw"] = partial(
+            torch_forward_backward, planes, copies, gradient.contiguous()
+        )
+        result, expected = programs["ours"]()[-2], programs["torch"]()[-2].flip(2, 3).numpy()
     else:
-        ours = partial(forward, images, network)
-        theirs = partial(torch_forward, tensors, weights)
+        programs["ours"] = partial(forward, images, network)
         programs["by layers"] = partial(forward_by_layers, images, network)
-        result, expected = ours(), theirs()[0].permute(1, 2, 0).numpy()
+        programs["torch"] = partial(torch_forward, tensors, weights)
+        result, expected = programs["ours"](), programs["torch"]()[0].permute(1, 2, 0).numpy()
     difference = np.abs(result - expected).max() / np.abs(expected).max()
 
-    contest = Contest({**programs, "ours": ours, "torch": theirs})
+    contest = Contest(programs)
     contest.run(repeat)
+    print(f"{layers} layers, {width}x{height}, {'forward + backward' if backward else 'forward'}")
+    for name in programs:
+        best, median = contest.best(name), contest.median(name)
+        line = f"  {name:10} {1e3 * best:7.0f} ms (median {1e3 * median:.0f})"
+        if name.startswith("torch"):
+            ratios = best / contest.best("ours"), median / contest.median("ours")
+            line += f": {ratios[0]:.2f} (medians {ratios[1]:.2f}) times ours"
+        print(line)
     peak = 2e-9 * SGEMM_SIZE**3 / contest.best("sgemm")
     # Direct convolution: two operations per weight and pixel, three such passes with gradients.
     work = 2e-9 * 2 * height * width * sum(weight.size for weight, _ in network)
     rate = (3 if backward else 1) * work / contest.best("ours")
-    print(f"{layers} layers, {width}x{height}, {'forward + backward' if backward else 'forward'}")
-    for name in contest.programs:
-        best, median = 1e3 * contest.best(name), 1e3 * contest.median(name)
-        print(f"  {name:10} {best:7.0f} ms (median {median:.0f})")
     print(
-        f"  torch / ours {contest.best('torch') / contest.best('ours'):.2f}"
-        f" (medians {contest.median('torch') / contest.median('ours'):.2f});"
-        f" {rate:.0f} GFLOP/s of direct convolution = {rate / peak:.0%} of SGEMM's {peak:.0f};"
+        f"  {rate:.0f} GFLOP/s of direct convolution, {rate / peak:.0%} of SGEMM's {peak:.0f};"
         f" largest difference {difference:.0e}",
         flush=True,
     )
