@@ -45,9 +45,11 @@ _TRAINED = {
     "joint": ("unary/", *PENALTIES),
     "full": ("unary/", "pairwise/", *PENALTIES),
 }
-# Stage crf has just searched the penalties: they follow the network, they must not run ahead of it
-# (with 20 times these factors P1 doubled in 30 steps and the validation error rose).
-_RATES = {"p1": 0.1, "p2": 1.0}
+# Factors of the learning rate.  Stage crf has just searched the penalties: they follow the
+# network, they must not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
+# validation error rose).  The Pairwise-CNN starts with steep hidden units, whose gradients are
+# large: at the full rate it diverges.
+_RATES = {"p1": 0.1, "p2": 1.0, "pairwise/": 0.005}
 
 _IMITATION_PAIRS = 8
 
@@ -181,7 +183,10 @@ def run_gradient(
     model = checkpoint.model
     everything = parameters_of(model)
     parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[stage])}
-    optimiser = Sgd(parameters, sgd, _RATES)
+    rates = {
+        name: rate for name in parameters for key, rate in _RATES.items() if name.startswith(key)
+    }
+    optimiser = Sgd(parameters, sgd, rates)
     for name, velocity in checkpoint.momentum.items():
         optimiser.momentum[name][...] = velocity
     checkpoint.momentum = optimiser.momentum
