@@ -30,6 +30,7 @@ class Backend:
 
     name: str
     conv_forward: Callable[[Array, Array, Array | None, bool], Array]
+    network_forward: Callable[[Array, list[tuple[Array, Array | None]], bool], Array]
     conv_backward: Callable[..., tuple[Array | None, Array, Array]]
     correlation_forward: Callable[[Array, Array, Array], Array]
     softmax_backward: Callable[[Array, Array], Array]
@@ -49,6 +50,7 @@ def _cpu() -> Backend:
     return Backend(
         name="cpu",
         conv_forward=conv_cpu.conv_forward,
+        network_forward=conv_cpu.network_forward,
         conv_backward=conv_cpu.conv_backward,
         correlation_forward=correlation_cpu.correlation_forward,
         softmax_backward=correlation_cpu.softmax_backward,

@@ -108,9 +108,9 @@ def _negated_softmax(scores: Any, costs: Any, labels: int) -> None:
         value = simd.exp(scores[k] + shift)
         scores[k] = value
         total = _add(total, value)
-    scale = type(shift)(-1) / total  # a plain -1 would make it double precision
+    total = -total
     for k in range(labels):
-        costs[k] = scale * scores[k]
+        costs[k] = scores[k] / total
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -17,6 +17,11 @@ from hybridstereo.io.images import decode_pixels
 pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 POINTS = 0.05
+BOUND = 1e-4
+# The energy is that of a labelling read out of costs that are rounded at the size of a whole chain's
+# sum.  Where K is 256 and texture is missing, a change of the unaries by 1e-6 moves it by up to 2e-4
+# (Jadeplant, Vintage), so no implementation can be closer to another one than that.
+ENERGY = 3e-4
 SECTIONS = {
     "CNN3": ("middlebury-3-cnn", "argmax.cfg"),
     "CNN3+CRF": ("middlebury-3-cnn", "crf.cfg"),
@@ -106,8 +111,8 @@ def middlebury_scene(data: Path, model: str, row: dict, folder: Path) -> None:
     assert bad(plain, known, 1) == pytest.approx(float(row["bad1 all"]), abs=POINTS)
     if row["energy"] == "-":
         return
-    assert report["energy"] == pytest.approx(float(row["energy"]), rel=1e-4)
-    assert report["lower_bounds"][-1] == pytest.approx(float(row["lower bound"]), rel=1e-4)
+    assert report["energy"] == pytest.approx(float(row["energy"]), rel=ENERGY)
+    assert report["lower_bounds"][-1] == pytest.approx(float(row["lower bound"]), rel=BOUND)
     # Monotone in float32: each sweep sums about 1e5 pixel minima.
     bounds = np.array(report["lower_bounds_per_sweep"])
     assert np.diff(bounds).min() > -1e-6 * abs(bounds[-1])
@@ -138,7 +143,7 @@ def kitti_frame(data: Path, model: str, row: dict, folder: Path) -> None:
         assert bad(plain, known, threshold) == pytest.approx(
             float(row[f"bad{threshold}"]), abs=POINTS
         )
-    assert report["energy"] == pytest.approx(float(row["energy"]), rel=1e-4)
-    assert report["lower_bounds"][-1] == pytest.approx(float(row["lower bound"]), rel=1e-4)
+    assert report["energy"] == pytest.approx(float(row["energy"]), rel=ENERGY)
+    assert report["lower_bounds"][-1] == pytest.approx(float(row["lower bound"]), rel=BOUND)
     _, _, refined_d1 = error()
     assert refined_d1 == pytest.approx(float(row["refined D1 noc"]), abs=POINTS)

@@ -97,17 +97,16 @@ def network_forward(
     """A stack of valid convolutions with tanh between them and, optionally, after the last.
 
     ``keep`` collects the input and the output of every layer, which is what
-    `network_backward` needs; without it only two layers exist at a time.
+    `network_backward` needs; without it no layer but the last exists in full size.
     """
-    activation = network_in
-    if keep is not None:
-        keep.append(activation)
+    if keep is None:
+        parameters = [(layer.weight, layer.bias) for layer in layers]
+        return backend.network_forward(network_in, parameters, activate_last)
+    keep.append(network_in)
     for index, layer in enumerate(layers):
         activate = activate_last or index < len(layers) - 1
-        activation = backend.conv_forward(activation, layer.weight, layer.bias, activate)
-        if keep is not None:
-            keep.append(activation)
-    return activation
+        keep.append(backend.conv_forward(keep[-1], layer.weight, layer.bias, activate))
+    return keep[-1]
 
 
 def network_backward(
