@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 POINTS = 0.05
 BOUND = 1e-4
-# The energy is that of a labelling read out of costs that are rounded at the size of a whole chain's
-# sum.  Where K is 256 and texture is missing, a change of the unaries by 1e-6 moves it by up to 2e-4
-# (Jadeplant, Vintage), so no implementation can be closer to another one than that.
+# The energy is that of a labelling read out of costs that are rounded at the size of a whole
+# chain's sum.  Where K is 256 and texture is missing, a change of the unaries by 1e-6 moves it by
+# up to 2e-4 (Jadeplant, Vintage): no implementation can be closer to another one than that.
 ENERGY = 3e-4
 SECTIONS = {
     "CNN3": ("middlebury-3-cnn", "argmax.cfg"),
