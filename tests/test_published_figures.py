@@ -18,10 +18,11 @@ pytestmark = [pytest.mark.shared, pytest.mark.slow]
 
 POINTS = 0.05
 BOUND = 1e-4
+ENERGY = 1e-4
 # The energy is that of a labelling read out of costs that are rounded at the size of a whole
 # chain's sum.  Where K is 256 and texture is missing, a change of the unaries by 1e-6 moves it by
-# up to 2e-4 (Jadeplant, Vintage): no implementation can be closer to another one than that.
-ENERGY = 3e-4
+# up to 2e-4: there no implementation can be closer to another one than that.
+NOISY_ENERGY = {"Jadeplant": 3e-4, "Vintage": 3e-4}
 SECTIONS = {
     "CNN3": ("middlebury-3-cnn", "argmax.cfg"),
     "CNN3+CRF": ("middlebury-3-cnn", "crf.cfg"),
@@ -111,7 +112,8 @@ def middlebury_scene(data: Path, model: str, row: dict, folder: Path) -> None:
     assert bad(plain, known, 1) == pytest.approx(float(row["bad1 all"]), abs=POINTS)
     if row["energy"] == "-":
         return
-    assert report["energy"] == pytest.approx(float(row["energy"]), rel=ENERGY)
+    tolerance = NOISY_ENERGY.get(row["scene"], ENERGY)
+    assert report["energy"] == pytest.approx(float(row["energy"]), rel=tolerance)
     assert report["lower_bounds"][-1] == pytest.approx(float(row["lower bound"]), rel=BOUND)
     # Monotone in float32: each sweep sums about 1e5 pixel minima.
     bounds = np.array(report["lower_bounds_per_sweep"])

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SCHEDULES = ("constant", "cosine", "step")
-
 
 @dataclass(frozen=True)
 class SgdOptions:

@@ -158,10 +158,6 @@ class RunFolder:
         """Keep the best model of the stage so far."""
         save_model(self.best, model)
 
-    def finish_stage(self, stage: str, model: StereoModel) -> None:
-        """Store the result of a stage."""
-        save_model(self.stage_model(stage), model)
-
     def load_best(self) -> StereoModel:
         """The best model of the stage so far."""
         return load_model(str(self.best))
