@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-_LUMA = (0.2989, 0.5870, 0.1140)
+LUMA = (0.2989, 0.5870, 0.1140)
 _SIGMA = 0.7
 _RADIUS = 3
 _SMALLEST_WEIGHT = 1e-6
@@ -82,7 +82,7 @@ def contrast_weights(
     wx, wy
         Weights (H, W) of the edges to the right and to the lower neighbour; 0 where there is none.
     """
-    smooth = _smoothed_luma(image, np.array(_LUMA), _gaussian_taps())
+    smooth = _smoothed_luma(image, np.array(LUMA), _gaussian_taps())
     wx, wy = np.empty_like(smooth), np.empty_like(smooth)
     _weights(smooth, float(scale), float(alpha), float(beta), wx, wy)
     return wx, wy

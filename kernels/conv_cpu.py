@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads
 
-from . import direct, winograd
+from . import buffers, direct, winograd
 from .tiles import Plan
 from .workers import run_tiles
 
@@ -71,7 +71,7 @@ def _convolve(
     padding = (kh - 1, kw - 1) if padded else (0, 0)
     height = image.shape[0] + 2 * padding[0] - kh + 1
     width = image.shape[1] + 2 * padding[1] - kw + 1
-    result = np.empty((height, width, outputs), image.dtype)
+    result = buffers.empty((height, width, outputs), image.dtype)
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = algorithm.scratch(plan.taps, image.dtype)
@@ -114,7 +114,7 @@ def conv_forward(
 
 
 def _stream(
-    stages: list[tuple[ModuleType, Plan]], scratch: list[Any], buffers: list[np.ndarray],
+    stages: list[tuple[ModuleType, Plan]], scratch: list[Any], between: list[np.ndarray],
     x: np.ndarray, result: np.ndarray,
 ) -> None:  # fmt: skip
     """Pass x through all stages, a few rows at a time.
@@ -133,7 +133,7 @@ def _stream(
             if i + 1 < len(stages):
                 old = waiting[i + 1]
                 shape = len(old) + rows, *old.shape[1:]
-                following = buffers[i % 2][: math.prod(shape)].reshape(shape)
+                following = between[i % 2][: math.prod(shape)].reshape(shape)
                 following[: len(old)] = old
                 target = following[len(old) :]
             else:
@@ -178,14 +178,14 @@ def network_forward(
         stages.append((algorithm, algorithm.prepare(_rotated(weight), bias, activate)))
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
     height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
-    result = np.empty((height, width, weights[-1].shape[0]), x.dtype)
+    result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
         row = x.shape[1] * max(weight.shape[0] for weight in weights)
-        buffers = [np.empty((_STEP + consumed[0]) * row, x.dtype) for _ in range(2)]
+        between = [np.empty((_STEP + consumed[0]) * row, x.dtype) for _ in range(2)]
         for first, last in bands:
-            _stream(stages, scratch, buffers, x[first : last + consumed[0]], result[first:last])
+            _stream(stages, scratch, between, x[first : last + consumed[0]], result[first:last])
 
     # Two bands per thread, so that a slow thread can leave the rest to the others.
     run_tiles(worker, _row_bands(height, max(_BAND_ROWS, height // (2 * get_num_threads()))))

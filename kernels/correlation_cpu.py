@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from . import simd
+from . import buffers, simd
 from .pointers import advance, pointer_to, restrict_arguments
 from .simd import minimum
 from .tiles import TILE_ROWS, multiply, padded_columns
@@ -195,7 +195,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     (height, width, channels), dtype = left.shape, left.dtype
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     labels = _label_positions(disparities, dtype.type)
-    volume = np.empty((height, width, labels.offsets.size), dtype)
+    volume = buffers.empty((height, width, labels.offsets.size), dtype)
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
@@ -236,7 +236,7 @@ def softmax_backward(f: np.ndarray, df: np.ndarray) -> np.ndarray:
     ds
         dL/ds (H, W, K), ``f * (df + sum_j f_j df_j)``.
     """
-    ds = np.empty_like(f)
+    ds = buffers.empty(f.shape, f.dtype)
     labels = f.shape[2]
     _softmax_backward_rows(f.reshape(-1, labels), df.reshape(-1, labels), ds.reshape(-1, labels))
     return ds
@@ -333,13 +333,14 @@ def scores_backward(
     height, width, channels = left.shape
     labels = _label_positions(disparities, left.dtype.type)
     blocks = _blocks(width, labels)
-    dleft = np.empty_like(left)
-    dright = np.zeros_like(right)
+    dleft = buffers.empty(left.shape, left.dtype)
+    dright = buffers.empty(right.shape, right.dtype)
 
     def worker(rows: Iterator[int]) -> None:
         buffer = _band_buffer(width, labels, left.dtype)
         share = np.empty((buffer.size // _BLOCK, channels), left.dtype)
         for y in rows:
+            dright[y] = 0
             # The bands of neighbouring blocks overlap, so dright is a sum over the blocks; a row
             # belongs to one worker, which adds them from left to right.
             for block in blocks:

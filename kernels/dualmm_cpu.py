@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from . import buffers
 from .chains import move_minorants, scratch_arrays
 from .simd import minimum
 from .workers import run_tiles
@@ -101,7 +102,7 @@ def dual_mm(
     flat_wy = np.ascontiguousarray(wy, f.dtype).reshape(-1)
     penalties = f.dtype.type(p1), f.dtype.type(p2)
     rows, columns = (height, width, width, 1), (width, height, 1, width)
-    minorant = np.empty(f.shape, f.dtype)
+    minorant = buffers.empty(f.shape, f.dtype)
     costs = minorant.reshape(-1, labels)
     nobody_asks = np.empty(0, np.int32)
     bounds = np.empty(2 * iterations, np.float64)

@@ -57,11 +57,12 @@ def statistics(padded: np.ndarray) -> Statistics:
     A constant channel carries no information: its scale is 0, so it normalises to 0 (the
     published program divides by zero there).
     """
-    values = padded.reshape(-1, padded.shape[2]).astype(np.float64)
-    deviation = values.std(axis=0)
-    constant = values.max(axis=0) == values.min(axis=0)
+    # One contiguous plane per channel: NumPy's sums along a short last axis are ten times slower.
+    planes = padded.reshape(-1, padded.shape[2]).T.astype(np.float64, order="C")
+    deviation = planes.std(axis=1)
+    constant = planes.max(axis=1) == planes.min(axis=1)
     scale = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
-    return Statistics(values.mean(axis=0), scale)
+    return Statistics(planes.mean(axis=1), scale)
 
 
 def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:

@@ -19,11 +19,11 @@ import numpy as np
 from ..datasets import StereoPair
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
+from ..kernels.contrast_cpu import LUMA
 from ..model import IMAGE_CHANNELS, StageClock, StereoModel, edge_weights
 from ..pairwise import pairwise_input
 
 _FILTERS = 64
-_LUMA = (0.2989, 0.5870, 0.1140)
 # Widths of the peaks, in standard deviations of the image.
 _WIDTHS = (0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2)
 # Slope of the first layer: nearly linear over the differences that occur.
@@ -90,17 +90,25 @@ def _hidden_layers(seed: int) -> tuple[ConvLayer, ConvLayer]:
     first_bias = np.zeros(_FILTERS)
     second_bias = np.zeros(_FILTERS)
     # Windows as they lie over the image; the layers are true convolutions, hence the flip below.
-    across = np.array([0.25, 0.5, 0.25])
-    along = np.array([0.0, -1.0, 1.0])
-    for direction, window in enumerate((np.outer(across, along), np.outer(along, across))):
-        for channel, share in enumerate(_LUMA):
+    # The contrast weights smooth the image (SPEC 5a): across the difference the first layer does
+    # it, along the difference, where its window is used up, the second.
+    smooth = np.array([0.24, 0.52, 0.24])
+    difference = np.array([0.0, -1.0, 1.0])
+    windows = np.outer(smooth, difference), np.outer(difference, smooth)
+    for direction, window in enumerate(windows):
+        for channel, share in enumerate(LUMA):
             first[direction, channel] = _SLOPE * share * window
         for index, width in enumerate(_WIDTHS):
             for side, sign in enumerate((1.0, -1.0)):
                 unit = 2 * (direction * len(_WIDTHS) + index) + side
                 gain = 1.0 / width
                 second[unit] = 0.0
-                second[unit, direction, 1, 1] = gain / _SLOPE
+                along = (
+                    second[unit, direction, 1, :]
+                    if direction == 0
+                    else second[unit, direction, :, 1]
+                )
+                along[:] = gain / _SLOPE * smooth
                 second_bias[unit] = sign * gain * width
     layers = [(first, first_bias), (second, second_bias)]
     first_layer, second_layer = (
