@@ -19,7 +19,7 @@ LAYERS = [
     {"errors", "io", "metrics", "labels", "kernels", "synthetic"},
     {"features", "pairwise", "crf", "correlation", "disparity", "losses", "optim"},
     {"model"},
-    {"census", "zoo", "memory"},
+    {"census", "zoo", "memory", "volume"},
 ]
 
 
@@ -108,6 +108,7 @@ def test_nothing_is_compiled_at_import():
 from numba.core import event
 with event.install_recorder("numba:compile") as recorder:
     import hybridstereo.infer, hybridstereo.convert, hybridstereo.synth, hybridstereo.info
+    import hybridstereo.evaluate
     from hybridstereo import kernels
     kernels.select("cpu")
 print(len(recorder.buffer))

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hybridstereo.errors import InputError
-from hybridstereo.io.color import COLORMAPS, colorize
+from hybridstereo.io.color import (
+    COLORMAPS,
+    FARTHEST,
+    INVALID,
+    NEAREST,
+    colorize,
+    disparity_levels,
+    palette,
+)
 
 BLACK = (0, 0, 0)
 
@@ -60,6 +68,35 @@ def test_far_is_visibly_lighter_than_invalid(colormap):
     picture = colorize(np.float32([[0, np.inf, 9]]), lo=0, hi=9, colormap=colormap)
     assert brightness(picture[0, 0]) >= 40
     assert tuple(picture[0, 1]) == BLACK
+
+
+KITTI_CORNERS = [
+    (0.114, (0, 0, 255)), (0.299, (255, 0, 0)), (0.413, (255, 0, 255)), (0.587, (0, 255, 0)),
+    (0.701, (0, 255, 255)), (0.886, (255, 255, 0)), (1.0, (255, 255, 255)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("position", "color"), KITTI_CORNERS)
+def test_kitti_map_passes_through_the_colours_of_the_development_kit(position, color):
+    # The corner lies between two of the 256 colours; neighbours differ by at most 9.
+    nearest = palette("kitti")[round(255 * position)].astype(int)
+    np.testing.assert_allclose(nearest, color, atol=9)
+
+
+def test_grey_map_is_grey_and_grows_lighter_towards_the_viewer():
+    grey = palette("grey").astype(int)
+    assert (grey == grey[:, :1]).all()
+    assert (np.diff(grey[FARTHEST:, 0]) >= 0).all()
+    assert grey[NEAREST, 0] == 255
+
+
+@pytest.mark.parametrize("colormap", COLORMAPS)
+def test_colorize_looks_levels_up_in_the_palette(colormap):
+    disparity = np.float32([[0, 3, np.inf, 10, 99]])
+    levels = disparity_levels(disparity, lo=0, hi=10)
+    assert levels[0, [0, 2, 3, 4]].tolist() == [FARTHEST, INVALID, NEAREST, NEAREST]
+    picture = colorize(disparity, lo=0, hi=10, colormap=colormap)
+    np.testing.assert_array_equal(picture, palette(colormap)[levels])
 
 
 def test_constant_map_has_one_middle_colour():

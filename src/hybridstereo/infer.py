@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +14,18 @@ from . import kernels
 from .errors import DeviceError, InputError
 from .io.color import colorize
 from .io.disparity import check_output, write_disparity
-from .io.images import check_image_output, is_standard_stream, read_pair, write_image
+from .io.images import (
+    check_image_output,
+    is_standard_stream,
+    read_image,
+    read_pair,
+    write_image,
+)
+from .io.volumes import check_volume_output, fill_unknown, read_volume, write_volume
 from .labels import LabelRange
 from .memory import inference_memory, peak_memory, require_memory
-from .model import Prediction, StereoModel, predict
+from .model import Prediction, StageClock, StereoModel, predict, unary_volume
+from .volume import predict_from_volume
 from .zoo import DEFAULT_MODEL, load_model
 
 
@@ -23,7 +33,9 @@ from .zoo import DEFAULT_MODEL, load_model
 class InferOptions:
     """What the user asked for; None means "as the model says".
 
-    ``disparities`` is the exact number of labels unless ``paper_labels`` rounds it.
+    ``disparities`` is the exact number of labels unless ``paper_labels`` rounds it.  ``volume`` is
+    a file of matching costs to use instead of the network's, multiplied by ``volume_scale``;
+    ``save_volume`` and ``save_volume_crf`` name files for the costs before and after the CRF.
     """
 
     model: str = DEFAULT_MODEL
@@ -36,6 +48,10 @@ class InferOptions:
     refine: bool | None = None
     device: str = "auto"
     threads: int | None = None
+    volume: str | None = None
+    volume_scale: float = 1.0
+    save_volume: str | None = None
+    save_volume_crf: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,14 +126,17 @@ def choose_backend(device: str, threads: int | None) -> kernels.Backend:
             )
         kernels.set_threads(threads)
     try:
-        return kernels.select(device)
+        backend = kernels.select(device)
     except kernels.DeviceUnavailableError as error:
         raise DeviceError(f"CUDA cannot be used: {error.reason}", error.fix) from error
+    if device == "auto" and (note := kernels.explain_choice(backend)):
+        print(note, file=sys.stderr)
+    return backend
 
 
 def infer(
     left: str,
-    right: str,
+    right: str | None,
     output: str,
     color: str | None,
     options: InferOptions | None = None,
@@ -128,7 +147,8 @@ def infer(
     Parameters
     ----------
     left, right
-        Image files; ``-`` for one of them reads standard input.
+        Image files; ``-`` for one of them reads standard input.  With ``options.volume`` the right
+        one is not needed.
     output
         ``.pfm``, ``.png`` (KITTI), ``.npy`` or ``.tif`` file; ``-`` writes PFM to standard output.
     color
@@ -139,32 +159,55 @@ def infer(
         Called with the name of each stage when it begins.
     """
     options = options or InferOptions()
-    # What can be refused is refused before the work, not after it.
-    check_output(output)
-    if color is not None:
-        check_image_output(color)
     model = load_model(options.model)
-    backend = choose_backend(options.device, options.threads)
-    left_image, right_image = read_pair(left, right)
-    height, width, _ = left_image.shape
-    labels = choose_labels(options, model, width)
-    require_memory(model, height, width, labels.count)
-
     method = options.method or model.config.method
-    prediction = predict(
-        model,
-        backend,
-        left_image,
-        right_image,
-        labels=labels,
-        method=method,
-        iterations=options.iterations,
-        refine=options.refine,
-        on_stage=on_stage,
-    )
+    _check_request(right, output, color, options, method)
+    backend = choose_backend(options.device, options.threads)
+    if right is None or options.volume is not None:
+        left_image = right_image = read_image(left)  # a given volume makes the right one idle
+    else:
+        left_image, right_image = read_pair(left, right)
+    height, width, _ = left_image.shape
+    clock = StageClock(on_stage, backend.synchronize)
+    costs: Any = None
+    if options.volume is not None:
+        costs, labels = _read_costs(options, height, width, clock)
+    else:
+        labels = choose_labels(options, model, width)
+        require_memory(model, height, width, labels.count, backend)
+        if options.save_volume or options.save_volume_crf:
+            costs = unary_volume(model, backend, left_image, right_image, labels, clock)
+
+    if costs is None:
+        prediction = predict(
+            model,
+            backend,
+            left_image,
+            right_image,
+            labels=labels,
+            method=method,
+            iterations=options.iterations,
+            refine=options.refine,
+            on_stage=on_stage,
+        )
+        volumes = {}
+    else:
+        found = predict_from_volume(
+            model,
+            backend,
+            left_image,
+            costs,
+            labels,
+            method=method,
+            iterations=options.iterations,
+            refine=options.refine,
+            clock=clock,
+        )
+        prediction = found.prediction
+        volumes = _write_volumes(options, labels, backend, costs, found.minorant)
     return InferReport(
         prediction,
-        write_results(prediction.disparity, output, color),
+        write_results(prediction.disparity, output, color) | volumes,
         options.model,
         method,
         backend.name,
@@ -172,6 +215,69 @@ def infer(
         height * width * labels.count * np.dtype(np.float32).itemsize,
         inference_memory(model, height, width, labels.count),
     )
+
+
+def _check_request(
+    right: str | None, output: str, color: str | None, options: InferOptions, method: str
+) -> None:
+    """Refuse what can be refused before the work, not after it."""
+    check_output(output)
+    if color is not None:
+        check_image_output(color)
+    for path in (options.save_volume, options.save_volume_crf):
+        if path is not None:
+            check_volume_output(path)
+    if options.save_volume_crf is not None and method != "crf":
+        raise InputError(
+            "There are no costs after the CRF with --method argmax",
+            "Use --method crf or leave out --save-volume-crf",
+        )
+    if options.volume is None:
+        if right is None:
+            raise InputError("The right image is missing", "Only --volume works without it")
+    elif options.disparities is not None or options.paper_labels:
+        raise InputError(
+            "A cost volume has a fixed number of labels",
+            "Leave out --disparities and --paper-labels",
+        )
+
+
+def _read_costs(
+    options: InferOptions, height: int, width: int, clock: StageClock
+) -> tuple[np.ndarray, LabelRange]:
+    """The costs of another matcher, with a cost for every label, and what the labels stand for."""
+    with clock.stage("reading"):
+        volume = read_volume(str(options.volume), height, width)
+        costs = fill_unknown(volume.costs)
+        if options.volume_scale != 1.0:
+            costs *= np.float32(options.volume_scale)
+    minimum = options.min_disparity
+    if minimum is None:
+        minimum = 0.0 if volume.min_disparity is None else volume.min_disparity
+    step = options.step
+    if step is None:
+        step = 1.0 if volume.step is None else volume.step
+    return costs, LabelRange(float(minimum), costs.shape[2], float(step))
+
+
+def _write_volumes(
+    options: InferOptions,
+    labels: LabelRange,
+    backend: kernels.Backend,
+    costs: Any,
+    minorant: Any,
+) -> dict[str, str]:
+    """Write the volumes that were asked for; returns what was written where."""
+    outputs = {}
+    wanted = {
+        "volume": (options.save_volume, costs),
+        "volume_crf": (options.save_volume_crf, minorant),
+    }
+    for name, (path, values) in wanted.items():
+        if path is not None and values is not None:
+            write_volume(path, backend.to_host(values), labels.minimum, labels.step)
+            outputs[name] = path
+    return outputs
 
 
 def write_results(disparity: np.ndarray, output: str, color: str | None) -> dict[str, str]:

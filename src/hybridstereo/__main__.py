@@ -1,0 +1,6 @@
+"""``python -m hybridstereo`` does what ``hstereo`` does."""
+
+from .cli import main
+
+if __name__ == "__main__":
+    main()

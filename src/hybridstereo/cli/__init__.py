@@ -1,0 +1,69 @@
+"""The command line: parse, call, print.  Heavy imports wait until a command really runs.
+
+One module per command; here they are put together, and failures become one sentence and an exit
+code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from .. import __version__
+from ..errors import StereoError
+from . import bench, convert, evaluate, infer, info, synth, train
+from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
+
+__all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
+
+
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 100,
+        "show_default": True,
+    },
+    epilog="Example: hstereo infer left.png right.png",
+)
+@click.version_option(__version__, "-V", "--version", prog_name="hstereo")
+def cli() -> None:
+    """Dense stereo with hybrid CNN-CRF models: two rectified images in, a disparity map out."""
+
+
+for _command in (
+    infer.infer,
+    convert.convert,
+    synth.synth,
+    train.train,
+    evaluate.evaluate,
+    bench.bench,
+    info.info,
+):
+    cli.add_command(_command)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with 0 or one of the codes in `exits`."""
+    try:
+        sys.exit(cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("hstereo: interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except StereoError as error:
+        _fail(str(error))
+    except MemoryError:
+        _fail("Not enough memory. Use fewer --disparities or smaller images.")
+    except BrokenPipeError:
+        # The reader of our output has gone; Python would complain again while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILURE)
+
+
+def _fail(message: str) -> None:
+    click.echo(f"hstereo: {message}", err=True)
+    sys.exit(EXIT_FAILURE)

@@ -1,0 +1,303 @@
+"""`hstereo eval` on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .exits import EXIT_INCOMPLETE
+from .options import CommaSeparated, device_option, threads_option
+
+if TYPE_CHECKING:
+    from ..evaluate import Comparison, EvalOptions
+    from ..evaluation.components import ComponentTable
+    from ..evaluation.results import Sink
+    from ..evaluation.runner import Progress
+
+
+@click.command("eval", short_help="Compare models, baselines and other maps with the truth.")
+@click.argument("targets", nargs=-1, metavar="[DATASET | PRED GT]")
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="Where the data set is; for csv the file.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="[LABEL=]NAME|FILE",
+    help="Built-in model or .h5 file; may be repeated.  [default: the default model, unless other "
+    "methods are named]",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    type=CommaSeparated(click.Choice(["sgbm", "sgbm-hh", "bm", "argmax"])),
+    default=(),
+    show_default=False,
+    metavar="NAME[,NAME...]",
+    help="Also run OpenCV's sgbm (5 paths, colour), sgbm-hh (8 paths, the best settings known to "
+    "us) or bm; argmax: the networks of the models without their CRF.",
+)
+@click.option(
+    "--pred",
+    "--maps",
+    "maps",
+    multiple=True,
+    metavar="[LABEL=]DIR",
+    help="Maps by another program, named like the scenes (000010_10.png, Teddy.pfm or "
+    "Teddy/disp0*.pfm); may be repeated.",
+)
+@click.option(
+    "--volumes",
+    multiple=True,
+    metavar="[LABEL=]DIR",
+    help="Cost volumes of another matcher (.npy, .h5, .bin), named like the scenes: our CRF runs "
+    "on them with the edge weights and penalties of the first --model; may be repeated.",
+)
+@click.option(
+    "--volume-scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    metavar="S",
+    help="Factor of the costs in --volumes.",
+)
+@click.option("--gt", metavar="DIR", help="Truth maps to compare --pred with, without a data set.")
+@click.option(
+    "--mask",
+    metavar="FILE|DIR",
+    help="Evaluate where it is white (255): a file for PRED GT, a folder of NAME.png with --gt.",
+)
+@click.option(
+    "--rules",
+    type=click.Choice(["kitti", "middlebury", "plain"]),
+    help="Rules for maps without a data set: kitti fills holes, middlebury clips to ndisp.  "
+    "[default: kitti for PNG truth, middlebury where calib.txt is, else plain]",
+)
+@click.option(
+    "--scenes",
+    type=CommaSeparated(click.STRING),
+    default=(),
+    show_default=False,
+    metavar="NAME[,NAME...]",
+    help="Only these scenes; '*' stands for anything.",
+)
+@click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N scenes of those."
+)
+@click.option(
+    "--disparities",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of labels.  [default: ndisp of calib.txt; 256 for KITTI; enough for the truth]",
+)
+@click.option(
+    "--paper-labels",
+    is_flag=True,
+    help="Round the number of labels up to a power of two, at most 256, as the paper's program.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Iterations of the CRF solver.  [default: the model's, usually 5]",
+)
+@click.option(
+    "--refine/--no-refine",
+    default=None,
+    help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
+)
+@click.option(
+    "--components",
+    is_flag=True,
+    help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not. --model names run folders of "
+    "'hstereo train', or files as unary=FILE, crf=FILE, joint=FILE, full=FILE.",
+)
+@click.option(
+    "--submission",
+    type=(click.Choice(["kitti", "middlebury"]), str),
+    metavar="kitti|middlebury DIR",
+    help="Run one method on the benchmark's pairs below --root, test pairs included, and write the "
+    "files to upload into DIR.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per scene and method.")
+@click.option("--report", metavar="DIR", help="Also write an HTML page with pictures into DIR.")
+@device_option
+@threads_option
+@click.pass_context
+def evaluate(
+    context: click.Context,
+    targets: tuple[str, ...],
+    roots: tuple[str, ...],
+    gt: str | None,
+    mask: str | None,
+    rules: str | None,
+    components: bool,
+    submission: tuple[str, str] | None,
+    as_json: bool,
+    as_csv: bool,
+    report: str | None,
+    **options: Any,
+) -> None:
+    """Compare disparity maps with the truth, by the rules of the benchmarks.
+
+    With a DATASET (kitti, middlebury, synthetic or csv; --root DIR) models and baselines are run on
+    it. With --pred DIR --gt DIR the maps of any other program are compared with the truth, with
+    PRED GT one file with another.
+
+    The table goes to standard output, progress to standard error. An image that fails is reported
+    and left out of the means; the exit code is then 3.
+    """
+    if as_json and as_csv:
+        raise click.UsageError("--json and --csv both want standard output; choose one.")
+    eval_options = _options(options)
+    if submission is not None:
+        _submit(context, targets, roots, submission, eval_options)
+        return
+    _check_targets(targets, gt, mask, rules, components)
+    sinks = _sinks(report)
+    mask_path = None if mask is None else Path(mask)
+    table = None
+    with _Progress() as progress:
+        if len(targets) == 2:
+            from ..evaluate import evaluate_file
+
+            compared = evaluate_file(Path(targets[0]), Path(targets[1]), mask_path, rules, sinks)
+        elif gt is not None:
+            from ..evaluate import evaluate_folders
+
+            compared = evaluate_folders(
+                Path(gt), eval_options, mask_path, rules, sinks, progress.show
+            )
+        else:
+            compared, table = _dataset(
+                targets[0], roots, eval_options, components, sinks, progress.show
+            )
+    _print(compared, table, as_json, as_csv)
+    if report is not None:
+        click.echo(f"hstereo: the report is {Path(report) / 'report.html'}", err=True)
+    failed = len(compared.evaluation.failures)
+    if failed:
+        click.echo(f"hstereo: {failed} of {len(compared.evaluation.results)} failed.", err=True)
+        context.exit(EXIT_INCOMPLETE)
+
+
+def _check_targets(
+    targets: tuple[str, ...], gt: str | None, mask: str | None, rules: str | None, components: bool
+) -> None:
+    if len(targets) > 2 or (targets and gt is not None) or not (targets or gt is not None):
+        raise click.UsageError("Give one DATASET, or PRED and GT, or --pred DIR and --gt DIR.")
+    if len(targets) == 1 and (mask is not None or rules is not None):
+        raise click.UsageError("A data set has its own masks and rules: leave out --mask, --rules.")
+    if components and len(targets) != 1:
+        raise click.UsageError("--components needs a DATASET.")
+
+
+def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as_csv: bool) -> None:
+    from ..evaluation.components import components_as_dict, format_components
+    from ..evaluation.tables import as_dict, format_csv, format_text
+
+    evaluation = compared.evaluation
+    for warning in compared.warnings:
+        click.echo(f"hstereo: {warning}.", err=True)
+    if as_json:
+        shown = as_dict(evaluation)
+        if table is not None:
+            shown["components"] = components_as_dict(evaluation, table)
+        click.echo(json.dumps(shown, allow_nan=False))
+    elif as_csv:
+        click.echo(format_csv(evaluation), nl=False)
+    else:
+        click.echo(format_text(evaluation, compared.protocol))
+        if table is not None:
+            click.echo("\n" + format_components(evaluation, table, evaluation.primary))
+
+
+def _submit(
+    context: click.Context,
+    targets: tuple[str, ...],
+    roots: tuple[str, ...],
+    submission: tuple[str, str],
+    options: EvalOptions,
+) -> None:
+    benchmark, folder = submission
+    if targets not in ((), (benchmark,)):
+        raise click.UsageError(f"--submission {benchmark} needs no other DATASET.")
+    if len(roots) != 1:
+        raise click.UsageError("--submission needs one --root DIR.")
+    from ..evaluate import submit
+
+    with _Progress() as progress:
+        root = roots[0].removeprefix(f"{benchmark}=")
+        written = submit(benchmark, Path(root), Path(folder), options, progress.show)
+    for warning in written.warnings:
+        click.echo(f"hstereo: {warning}.", err=True)
+    for path in written.files:
+        click.echo(path)
+    for scene, problem in written.failures:
+        click.echo(f"hstereo: {scene} failed: {problem}", err=True)
+    if written.failures:
+        context.exit(EXIT_INCOMPLETE)
+
+
+def _options(options: dict[str, Any]) -> EvalOptions:
+    from ..evaluate import EvalOptions
+    from ..evaluation.methods import RunOptions
+
+    names = ("disparities", "paper_labels", "iterations", "refine")
+    return EvalOptions(run=RunOptions(**{name: options.pop(name) for name in names}), **options)
+
+
+def _sinks(report: str | None) -> list[Sink]:
+    if report is None:
+        return []
+    from ..evaluation.report import HtmlReport
+
+    return [HtmlReport(Path(report))]
+
+
+def _dataset(
+    name: str,
+    roots: tuple[str, ...],
+    options: EvalOptions,
+    components: bool,
+    sinks: list[Sink],
+    progress: Progress,
+) -> tuple[Comparison, ComponentTable | None]:
+    from ..datasets import parse_roots
+    from ..evaluate import evaluate_components, evaluate_dataset
+
+    if components:
+        return evaluate_components(name, parse_roots(roots), options, sinks, progress)
+    return evaluate_dataset(name, parse_roots(roots), options, sinks, progress), None
+
+
+class _Progress:
+    """One line that updates itself on a terminal, a line per scene elsewhere."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._scene = ""
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._terminal:
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+    def show(self, done: int, total: int, scene: str, method: str) -> None:
+        """Say what begins."""
+        if self._terminal:
+            click.echo(f"\r\x1b[K{done}/{total} {scene}, {method} ...", nl=False, err=True)
+        elif scene != self._scene:
+            click.echo(f"{done}/{total} {scene}", err=True)
+        self._scene = scene

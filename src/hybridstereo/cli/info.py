@@ -1,0 +1,17 @@
+"""`hstereo info` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+
+@click.command(short_help="Show versions, devices, memory and models.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(as_json: bool) -> None:
+    """Show versions, CPU and CUDA devices, threads, memory and the built-in models."""
+    from ..info import collect_info, format_info
+
+    collected = collect_info()
+    click.echo(json.dumps(collected) if as_json else format_info(collected))

@@ -1,0 +1,67 @@
+"""Options, parameter types and progress lines that several commands share."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+class Device(click.ParamType):
+    """``auto``, ``cpu``, ``cuda`` or a certain GPU, ``cuda:1``."""
+
+    name = "device"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What the help shows."""
+        return "[auto|cpu|cuda|cuda:N]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse names that no device has."""
+        if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
+            self.fail(f"'{value}' is not one of auto, cpu, cuda, cuda:N", param, ctx)
+        return str(value)
+
+
+device_option = click.option(
+    "--device",
+    type=Device(),
+    default="auto",
+    help="Where to compute; auto takes a GPU if there is one.",
+)
+threads_option = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
+)
+
+
+def stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
+    """Show the current stage on one line of a terminal; say nothing when stderr is a file."""
+    if not sys.stderr.isatty():
+        return (lambda _name: None), (lambda: None)
+
+    def show(name: str) -> None:
+        click.echo(f"\r\x1b[K{name.replace('_', ' ')} ...", nl=False, err=True)
+
+    def clear() -> None:
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+    return show, clear
+
+
+class CommaSeparated(click.ParamType):
+    """Several values of one type, such as ``128,256``."""
+
+    def __init__(self, item: click.ParamType) -> None:
+        self._item = item
+        self.name = f"{item.name} list"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """Split at the commas and convert each part."""
+        if isinstance(value, tuple):  # a default
+            return value
+        return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))

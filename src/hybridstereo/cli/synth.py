@@ -1,0 +1,49 @@
+"""`hstereo synth` on the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .options import stage_printer
+
+
+@click.command(short_help="Generate synthetic stereo scenes with exact ground truth.")
+@click.argument("folder", metavar="DIR")
+@click.option("--count", type=click.IntRange(min=1), default=1, help="Number of scenes.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Seed of the first scene; scene i uses seed + i. The same seed gives the same scene.",
+)
+@click.option("--width", type=int, default=512, help="Columns of the images.")
+@click.option("--height", type=int, default=384, help="Rows of the images.")
+@click.option("--min-disparity", type=float, default=2.0, help="Smallest disparity, in pixels.")
+@click.option("--max-disparity", type=float, default=63.0, help="Largest disparity, in pixels.")
+@click.option("--objects", type=int, default=16, help="Objects to place in front of the walls.")
+@click.option(
+    "--photometric",
+    is_flag=True,
+    help="Let gain, gamma, noise and blur differ between the views.",
+)
+def synth(folder: str, count: int, seed: int, photometric: bool, **options: Any) -> None:
+    """Generate random scenes of textured planes, boxes, spheres and thin structures below DIR.
+
+    Each scene is a folder in the Middlebury layout: im0.png, im1.png, disp0GT.pfm, disp1GT.pfm
+    (exact sub-pixel truth of both views), mask0nocc.png and calib.txt.
+    """
+    from ..synth import synthesize
+    from ..synthetic import Photometric, SceneOptions
+
+    scene_options = SceneOptions(**options, photometric=Photometric() if photometric else None)
+    show, clear = stage_printer()
+    try:
+        written = synthesize(
+            folder, count, seed, scene_options, lambda done, all_: show(f"scene {done} of {all_}")
+        )
+    finally:
+        clear()
+    for scene in dict.fromkeys(path.parent for path in written):
+        click.echo(scene)

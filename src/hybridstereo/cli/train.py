@@ -1,0 +1,175 @@
+"""`hstereo train` on the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from .options import CommaSeparated, device_option, threads_option
+
+
+class _Size(click.ParamType):
+    """HEIGHTxWIDTH."""
+
+    name = "HxW"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        height, cross, width = str(value).lower().partition("x")
+        if not cross or not height.isdigit() or not width.isdigit() or "0" in (height, width):
+            self.fail(f"'{value}' is not a size such as 192x320 (height x width).", param, ctx)
+        return int(height), int(width)
+
+
+@click.command(short_help="Train a model on KITTI, Middlebury, generated scenes or your own pairs.")
+@click.argument("dataset", required=False)
+@click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="[NAME=]DIR",
+    help="Where the data set is; once per data set of a mixture, as NAME=DIR. For csv the file.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="DIR",
+    default="hstereo-run",
+    help="Run folder: config, log, checkpoints, curves.",
+)
+@click.option("--resume", is_flag=True, help="Continue the run in --output with its own options.")
+@click.option(
+    "--stage",
+    type=click.Choice(["unary", "crf", "joint", "full", "all"]),
+    default="all",
+    help="One stage, or all in order, each starting from the best model of the one before.",
+)
+@click.option("--layers", type=click.IntRange(min=1), default=3, help="Layers of the Unary-CNN.")
+@click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
+@click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
+@click.option("--init", metavar="NAME|FILE", help="Model to start from.  [default: random weights]")
+@click.option(
+    "--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the data per stage."
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(min=1),
+    help="Updates per stage.  [default: 4000 for unary, 800 for joint and full]",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Time for all stages together. Of --epochs, --steps and --minutes the first to be "
+    "reached ends a stage.",
+)
+@click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
+@click.option(
+    "--augment/--no-augment",
+    default=True,
+    help="Flip and scale pairs; vary gain, gamma, colour and noise per view.",
+)
+@click.option("--batch", type=click.IntRange(min=1), default=1, help="Pairs per update.")
+@click.option(
+    "--lr",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Learning rate for a loss averaged over pixels.  [default: 0.05, 0.1 for joint and full]",
+)
+@click.option(
+    "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."
+)
+@click.option("--nesterov/--no-nesterov", default=True, help="Nesterov's variant of momentum.")
+@click.option("--weight-decay", type=click.FloatRange(min=0), default=0.0, help="Weight decay.")
+@click.option(
+    "--clip-norm", type=click.FloatRange(min=0), default=5.0, help="Gradient norm limit; 0: none."
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["constant", "cosine", "step"]),
+    default="cosine",
+    help="How the learning rate falls over a stage.",
+)
+@click.option(
+    "--soft-target/--nearest-target",
+    default=True,
+    help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
+)
+@click.option("--gamma", type=click.FloatRange(min=0), default=0.2, help="Weight of the task loss.")
+@click.option(
+    "--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss."
+)
+@click.option("--iterations", type=click.IntRange(min=1), default=5, help="Dual_MM iterations.")
+@click.option(
+    "--disparities",
+    type=click.IntRange(min=1),
+    help="Labels from disparity 0 on.  [default: what each pair's data set says]",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of everything random.")
+@click.option(
+    "--val-scenes",
+    type=CommaSeparated(click.STRING),
+    default=(),
+    show_default=False,
+    metavar="NAME,...",
+    help="Keep these scenes for validation, instead of --val-fraction.",
+)
+@click.option(
+    "--criterion",
+    type=click.Choice(["bad1", "bad2", "bad3", "bad4", "d1"]),
+    default="bad1",
+    help="Validation figure that decides which model is the best.",
+)
+@click.option(
+    "--val-fraction",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.2,
+    help="Share of the scenes kept for validation.",
+)
+@click.option(
+    "--validate-every", type=click.IntRange(min=1), default=200, help="Steps between validations."
+)
+@click.option(
+    "--checkpoint-every", type=click.IntRange(min=1), default=50, help="Steps between checkpoints."
+)
+@click.option(
+    "--cache-gigabytes",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    help="Memory for decoded images.",
+)
+@device_option
+@threads_option
+def train(
+    dataset: str | None,
+    roots: tuple[str, ...],
+    output: str,
+    resume: bool,
+    device: str,
+    threads: int | None,
+    **options: Any,
+) -> None:
+    """Train a model on DATASET and keep everything in a run folder.
+
+    DATASET is kitti, middlebury, synthetic (generated, needs no files) or csv (your own pairs, one
+    line 'left,right,disparity[,mask]' each), or a mixture such as 'synthetic:1,middlebury:2'.
+
+    Ctrl-C saves and exits with 130; --resume continues, bit for bit.
+    """
+    from ..datasets import parse_roots
+    from ..progress import reporter_for
+    from ..train import TrainOptions
+    from ..train import train as run
+
+    if resume == (dataset is not None):
+        raise click.UsageError(
+            "--resume takes all options from the run in --output; leave DATASET out."
+            if resume
+            else "Name a DATASET, or continue a run with --resume."
+        )
+    train_options = None
+    if dataset is not None:
+        train_options = TrainOptions(dataset=dataset, roots=parse_roots(roots), **options)
+    with reporter_for(sys.stderr) as reporter:
+        run(train_options, output, device=device, threads=threads, reporter=reporter)
+    click.echo(os.path.join(output, "best.h5"))

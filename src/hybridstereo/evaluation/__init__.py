@@ -1,0 +1,1 @@
+"""Benchmark figures: methods to compare, the runner, tables, submission folders, the report."""

@@ -1,0 +1,202 @@
+"""How the benchmarks score a map and average over images, on top of `hybridstereo.metrics`.
+
+Names of figures: those of `Scores.as_dict` are over non-occluded pixels, or over all known ones
+where nothing is known about occlusion; with ``_all`` they are over all known pixels, occluded ones
+included.  D1 is always named ``d1_noc`` and ``d1_all`` where both can exist.
+
+Means: the plain name is the benchmark's own mean (Middlebury v3: weighted; others: each image
+counts the same), ``_pooled`` means that each pixel counts the same (KITTI 2015's leaderboard).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..metrics import (
+    MIDDLEBURY_V3_WEIGHTS,
+    Scores,
+    fill_background,
+    middlebury_mean,
+    pooled,
+    score,
+    score_kitti,
+    score_middlebury,
+)
+from .results import CURVE_ERRORS, Figures
+from .scenes import Target
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The rules of a benchmark.
+
+    Attributes
+    ----------
+    name
+        ``kitti``, ``middlebury`` or ``plain`` (no filling, no clipping).
+    primary
+        The figure that methods are ranked by.
+    columns
+        What the text table shows, if there is a value for it.
+    """
+
+    name: str
+    primary: str
+    columns: tuple[str, ...]
+
+    def primary_of(self, figures: Mapping[str, float]) -> str:
+        """The figure to rank by among those that exist: ``d1`` if occlusion is unknown."""
+        plain = self.primary.removesuffix("_noc")
+        return self.primary if self.primary in figures or plain not in figures else plain
+
+
+_ERRORS = ("avgerr", "rms", "a50", "a90", "a99")
+
+PROTOCOLS = {
+    "kitti": Protocol(
+        "kitti",
+        "d1_noc",
+        ("d1", "d1_noc", "d1_all", "bad2", "bad3", "bad4", "avgerr", "a99", "invalid"),
+    ),
+    "middlebury": Protocol(
+        "middlebury",
+        "bad1",
+        ("bad0.5", "bad1", "bad2", "bad4", "bad1_all", *_ERRORS, "invalid"),
+    ),
+    "plain": Protocol(
+        "plain",
+        "bad1",
+        ("bad0.5", "bad1", "bad2", "bad3", "bad4", "d1", "d1_noc", "bad1_all", *_ERRORS, "invalid"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class SceneScores:
+    """The counts of one map: over non-occluded (or all known) pixels, and over all if they differ.
+
+    ``masked`` says whether the first are non-occluded ones.
+    """
+
+    main: Scores
+    everywhere: Scores | None
+    masked: bool
+
+    def figures(self) -> Figures:
+        """All figures by name."""
+        figures = _named(self.main, "", "_noc" if self.masked else "")
+        if self.everywhere is not None:
+            figures |= _named(self.everywhere, "_all", "_all")
+        return figures
+
+
+def _named(scores: Scores, suffix: str, d1_suffix: str) -> Figures:
+    return {
+        name + (d1_suffix if name == "d1" else suffix): value
+        for name, value in scores.as_dict().items()
+    }
+
+
+def score_scene(protocol: Protocol, disparity: np.ndarray, target: Target) -> SceneScores:
+    """Compare a map with the truth of a scene by the rules of a benchmark."""
+    main = _score(protocol, disparity, target, target.mask)
+    masked = target.mask is not None
+    everywhere = None
+    if masked and target.covers_occluded:
+        everywhere = _score(protocol, disparity, target, None)
+    return SceneScores(main, everywhere, masked)
+
+
+def _score(
+    protocol: Protocol, disparity: np.ndarray, target: Target, mask: np.ndarray | None
+) -> Scores:
+    truth = target.disparity
+    if protocol.name == "kitti":
+        return score_kitti(disparity, truth, mask)
+    if protocol.name == "middlebury":
+        # ndisp is that of the truth's size; the metric wants it at the size of the prediction.
+        factor = max(truth.shape[1] // max(disparity.shape[-1], 1), 1)
+        ndisp = math.ceil(target.search_range / factor)
+        return score_middlebury(disparity, truth, mask, ndisp=ndisp, isint=target.isint)
+    return score(disparity, truth, mask)
+
+
+def enlarged(disparity: np.ndarray, target: Target) -> np.ndarray:
+    """The map at the size of the truth: half- and quarter-size maps replicated, as Middlebury."""
+    factor = max(target.disparity.shape[1] // max(disparity.shape[1], 1), 1)
+    larger = factor * disparity.repeat(factor, axis=0).repeat(factor, axis=1)
+    return larger.astype(np.float32)
+
+
+def error_curve(protocol: Protocol, disparity: np.ndarray, target: Target) -> np.ndarray:
+    """Percentage of evaluated pixels whose error is at most each of `CURVE_ERRORS`.
+
+    ``disparity`` has the size of the truth.  NaN if nothing is evaluated.
+    """
+    evaluated = np.isfinite(target.disparity)
+    if target.mask is not None:
+        evaluated &= target.mask
+    guess = fill_background(disparity) if protocol.name == "kitti" else disparity
+    if protocol.name == "middlebury":
+        clipped = np.clip(guess, 0, target.search_range)
+        guess = np.where(np.isfinite(guess), clipped, np.inf)
+    errors = np.abs(guess[evaluated].astype(np.float64) - target.disparity[evaluated])
+    errors[~np.isfinite(errors)] = np.inf
+    if errors.size == 0:
+        return np.full(CURVE_ERRORS.shape, np.nan)
+    return 100.0 * np.searchsorted(np.sort(errors), CURVE_ERRORS, side="right") / errors.size
+
+
+def mean_name(protocol: Protocol, scenes: Sequence[str]) -> str:
+    """What kind of mean `mean_figures` takes."""
+    return "weighted mean" if _weighted(protocol, scenes) else "mean"
+
+
+def mean_figures(protocol: Protocol, scores: Mapping[str, SceneScores]) -> Figures:
+    """Means over scenes; a scene without a value for a figure is left out of that figure's mean.
+
+    Parameters
+    ----------
+    protocol
+        Decides about weights.
+    scores
+        By scene.
+    """
+    tables = {scene: one.figures() for scene, one in scores.items()}
+    names = dict.fromkeys(name for table in tables.values() for name in table)
+    weighted = _weighted(protocol, list(scores))
+    means: Figures = {}
+    for name in names:
+        values = {s: t[name] for s, t in tables.items() if not math.isnan(t.get(name, math.nan))}
+        if not values:
+            means[name] = math.nan
+        elif weighted:
+            means[name] = middlebury_mean({_plain(s): v for s, v in values.items()})
+        else:
+            means[name] = math.fsum(values.values()) / len(values)
+    for pool, suffix in (("main", ""), ("everywhere", "_all")):
+        counted = [x for one in scores.values() if (x := getattr(one, pool)) is not None]
+        if counted:
+            masked = all(one.masked for one in scores.values())
+            d1_suffix = suffix or ("_noc" if masked else "")
+            means |= {
+                f"{name}_pooled": value
+                for name, value in _named(pooled(counted), suffix, d1_suffix).items()
+                if not math.isnan(value)
+            }
+    return means
+
+
+def _weighted(protocol: Protocol, scenes: Sequence[str]) -> bool:
+    """Whether all scenes are, once each, those of Middlebury's benchmark v3."""
+    plain = [_plain(scene) for scene in scenes]
+    known = protocol.name == "middlebury" and len(set(plain)) == len(plain)
+    return known and bool(plain) and set(plain) <= set(MIDDLEBURY_V3_WEIGHTS)
+
+
+def _plain(scene: str) -> str:
+    return scene.rpartition("/")[2]

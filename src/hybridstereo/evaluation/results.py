@@ -1,0 +1,146 @@
+"""What an evaluation gives: plain data that tables, files and the report are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+Figures = dict[str, float]
+"""Metric name -> value: ``bad1``, ``avgerr``, ``a50``, ``d1_noc``...; percentages in [0, 100]."""
+
+MethodKind = Literal["model", "baseline", "folder", "volume"]
+
+CURVE_ERRORS = np.concatenate([np.arange(0.0, 4.0, 0.1), np.arange(4.0, 16.01, 0.5)])
+"""The errors in pixels at which cumulative error curves are sampled."""
+
+
+@dataclass(frozen=True, eq=False)
+class SceneTruth:
+    """A scene and its truth, for pictures.
+
+    Attributes
+    ----------
+    name
+        As in `Evaluation.scenes`.
+    left
+        (H, W, 3) float32, RGB in [0, 1].
+    disparity
+        (H, W), +inf where unknown.
+    mask
+        (H, W) bool, True for non-occluded pixels; None if unknown.
+    dmax
+        The largest disparity of the scene: the upper end of a colour bar.
+    """
+
+    name: str
+    left: np.ndarray
+    disparity: np.ndarray
+    mask: np.ndarray | None
+    dmax: float
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A column of the comparison.
+
+    Attributes
+    ----------
+    name
+        Unique within an evaluation.
+    settings
+        One line that says what exactly was run.
+    kind
+        Where its maps come from.
+    """
+
+    name: str
+    settings: str
+    kind: MethodKind
+
+
+@dataclass(frozen=True)
+class SceneResult:
+    """The figures of one method on one scene.
+
+    Attributes
+    ----------
+    scene, method
+        Names.
+    figures
+        Empty if the method failed.
+    seconds
+        Computing time without reading files; None for maps that were read.
+    error
+        The sentence that says why there are no figures; None if there are.
+    """
+
+    scene: str
+    method: str
+    figures: Figures
+    seconds: float | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Everything that was measured.
+
+    Attributes
+    ----------
+    dataset
+        Name of the data set, or of the folder of the truth.
+    methods, scenes
+        In the order of the command line and of the data set.
+    results
+        One per scene and method, scene by scene.
+    means
+        By method, with the names that `hybridstereo.evaluation.protocol` explains; empty for a
+        method that failed everywhere.
+    primary
+        The figure to sort by, such as ``bad1`` or ``d1_noc``: lower is better.
+    mean_name
+        What kind of mean the plain names in ``means`` are: ``mean`` or ``weighted mean``.
+    """
+
+    dataset: str
+    methods: list[MethodInfo]
+    scenes: list[str]
+    results: list[SceneResult]
+    means: dict[str, Figures]
+    primary: str
+    mean_name: str = "mean"
+
+    @property
+    def failures(self) -> list[SceneResult]:
+        """The results without figures."""
+        return [result for result in self.results if result.error is not None]
+
+
+class Sink(Protocol):
+    """Takes pictures and curves while they exist, so that no map is kept for later."""
+
+    def scene(
+        self,
+        truth: SceneTruth,
+        maps: Mapping[str, np.ndarray],
+        curves: Mapping[str, np.ndarray],
+    ) -> None:
+        """Take one scene, as soon as all methods have run on it.
+
+        Parameters
+        ----------
+        truth
+            The scene.
+        maps
+            By method, the disparity map (H, W) of the truth's size, +inf where invalid; methods
+            that failed are missing.
+        curves
+            By method, the percentage of evaluated (non-occluded, known) pixels whose error is at
+            most `CURVE_ERRORS`, one value each.
+        """
+
+    def finish(self, evaluation: Evaluation) -> None:
+        """Take the figures; called once, after the last scene."""

@@ -1,0 +1,206 @@
+"""Folders as the benchmarks want them uploaded.
+
+KITTI 2015
+    ``disp_0/000000_10.png`` and so on for the 200 pairs of ``testing``: 16-bit PNG, 256 times the
+    disparity, 0 invalid.  The runtime is asked for in the upload form; ``runtime.txt`` beside the
+    folder holds it.
+Middlebury v3
+    ``trainingH/Adirondack/disp0NAME.pfm`` and so on for all training and test scenes of one
+    resolution; maps with invalid pixels are called ``disp0NAME_s.pfm``; ``timeNAME.txt`` beside
+    each holds nothing but the seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import InputError, OutputError, StereoError
+from ..io.atomic import atomic_write
+from ..io.calib import read_calibration
+from ..io.disparity import write_disparity
+from ..io.images import read_pair
+from .methods import Method, Outcome
+from .runner import Progress
+from .scenes import Scene, Target
+
+BENCHMARKS = ("kitti", "middlebury")
+
+_KITTI_PAIRS = 200
+_KITTI_NDISP = 256
+_KITTI_LEAST = 1 / 256  # a stored 0 would mean "invalid"
+_KITTI_MOST = (65536 - 1) / 256
+_MIDDLEBURY_SCENES = 30
+_MIDDLEBURY_FOLDER = re.compile(r"(training|test)([QHF])")
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What was written.
+
+    Attributes
+    ----------
+    files
+        In the order of writing.
+    failures
+        Name of the pair and the sentence that says why it is missing.
+    warnings
+        What the benchmark would complain about.
+    """
+
+    files: list[Path]
+    failures: list[tuple[str, str]]
+    warnings: list[str]
+
+
+def write_submission(
+    benchmark: str,
+    root: Path,
+    folder: Path,
+    method: Method,
+    on_progress: Progress | None = None,
+) -> Submission:
+    """Run a method on the pairs of a benchmark and write its maps for an upload.
+
+    Parameters
+    ----------
+    benchmark
+        One of `BENCHMARKS`.
+    root
+        The data set: a folder with ``testing`` (KITTI), or with ``trainingH`` and ``testH``, or
+        another resolution (Middlebury).
+    folder
+        Where to write; created if it is not there.
+    method
+        What to run.
+    on_progress
+        Hears about each pair.
+
+    Raises
+    ------
+    InputError
+        If there are no such pairs.
+    """
+    scenes = (_kitti_scenes if benchmark == "kitti" else _middlebury_scenes)(root)
+    expected = _KITTI_PAIRS if benchmark == "kitti" else _MIDDLEBURY_SCENES
+    warnings = []
+    if len(scenes) != expected:
+        warnings.append(f"{root} has {len(scenes)} pairs but {benchmark} wants {expected}")
+    files: list[Path] = []
+    failures: list[tuple[str, str]] = []
+    seconds: list[float] = []
+    for number, scene in enumerate(scenes):
+        if on_progress is not None:
+            on_progress(number, len(scenes), scene.name, method.info.name)
+        try:
+            outcome = method.compute(scene, scene.load())
+        except StereoError as error:
+            failures.append((scene.name, str(error)))
+            continue
+        except MemoryError:
+            failures.append((scene.name, "Not enough memory."))
+            continue
+        write = _write_kitti if benchmark == "kitti" else _write_middlebury
+        files += write(folder, scene.name, outcome, method.info.name)
+        if outcome.seconds is not None:
+            seconds.append(outcome.seconds)
+    if benchmark == "kitti" and seconds:
+        files.append(_write_text(folder / "runtime.txt", math.fsum(seconds) / len(seconds)))
+    return Submission(files, failures, warnings)
+
+
+def _kitti_scenes(root: Path) -> list[Scene]:
+    for testing in (root, root / "testing", *sorted(root.glob("*/testing"))):
+        lefts = sorted((testing / "image_2").glob("*_10.png"))
+        if lefts and testing.name == "testing":
+            return [
+                Scene(
+                    left.stem,
+                    (left.stem,),
+                    partial(_load, left, testing / "image_3" / left.name, None),
+                )
+                for left in lefts
+            ]
+    raise InputError(
+        f"{root} holds no test pairs of KITTI 2015",
+        "Expected are testing/image_2 and testing/image_3 with files such as 000000_10.png",
+    )
+
+
+def _middlebury_scenes(root: Path) -> list[Scene]:
+    parts = [p for p in sorted(root.iterdir()) if _resolution(p)] if root.is_dir() else []
+    folders = [scene for part in parts for scene in sorted(part.iterdir()) if scene.is_dir()]
+    if not folders:
+        raise InputError(
+            f"{root} holds no scenes of the Middlebury benchmark",
+            "Expected are folders such as trainingH/Adirondack and testH/Australia",
+        )
+    resolutions = sorted({_resolution(part) for part in parts})
+    if len(resolutions) > 1:
+        raise InputError(
+            f"{root} holds several resolutions: {', '.join(resolutions)}",
+            "Submit one: give a folder with trainingQ and testQ only, or H, or F",
+        )
+    return [
+        Scene(
+            f"{scene.parent.name}/{scene.name}",
+            (scene.name,),
+            partial(_load, scene / "im0.png", scene / "im1.png", scene / "calib.txt"),
+        )
+        for scene in folders
+    ]
+
+
+def _resolution(folder: Path) -> str:
+    match = _MIDDLEBURY_FOLDER.fullmatch(folder.name)
+    return match[2] if match else ""
+
+
+def _load(left: Path, right: Path, calibration: Path | None) -> Target:
+    """Read a pair without truth."""
+    images = read_pair(left, right)
+    ndisp = _KITTI_NDISP if calibration is None else read_calibration(calibration).ndisp
+    if ndisp is None:
+        raise InputError(f"{calibration} does not state ndisp", "Download the scene again")
+    return Target(np.full(images[0].shape[:2], np.inf, np.float32), None, *images, ndisp=ndisp)
+
+
+def _write_kitti(folder: Path, scene: str, outcome: Outcome, method: str) -> Sequence[Path]:
+    disparity = outcome.disparity
+    storable = np.clip(disparity, _KITTI_LEAST, _KITTI_MOST)
+    path = _created(folder / "disp_0") / f"{scene}.png"
+    write_disparity(path, np.where(np.isfinite(disparity), storable, np.inf))
+    return [path]
+
+
+def _write_middlebury(folder: Path, scene: str, outcome: Outcome, method: str) -> Sequence[Path]:
+    short = re.sub(r"[^A-Za-z0-9-]+", "", method) or "method"
+    target = _created(folder / scene)
+    sparse = "" if np.isfinite(outcome.disparity).all() else "_s"
+    path = target / f"disp0{short}{sparse}.pfm"
+    write_disparity(path, outcome.disparity)
+    if outcome.seconds is None:
+        return [path]
+    return [path, _write_text(target / f"time{short}.txt", outcome.seconds)]
+
+
+def _created(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"The folder {folder} cannot be created: {error.strerror}", "Choose another folder"
+        ) from error
+    return folder
+
+
+def _write_text(path: Path, seconds: float) -> Path:
+    with atomic_write(path) as temporary:
+        temporary.write_text(f"{seconds:.3f}\n", encoding="ascii")
+    return path

@@ -1,0 +1,214 @@
+"""An evaluation as aligned text, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .protocol import Protocol
+from .results import Evaluation, Figures, SceneResult
+
+_POOLED = "_pooled"
+
+
+def format_text(evaluation: Evaluation, protocol: Protocol) -> str:
+    """The table for people: per-image rows, then means, then what was run and what failed."""
+    columns = [name for name in protocol.columns if _measured(evaluation, name)]
+    timed = any(result.seconds is not None for result in evaluation.results)
+    header = ["scene", "method", *map(_title, columns), *(["seconds"] if timed else [])]
+    rows = [_text_row(result, columns, timed) for result in evaluation.results]
+    several = len(evaluation.scenes) > 1
+    blocks = [rows]
+    if several:
+        blocks.append(
+            [
+                [
+                    evaluation.mean_name,
+                    method.name,
+                    *(_number(evaluation.means[method.name].get(name)) for name in columns),
+                    *([_number(mean_seconds(evaluation, method.name))] if timed else []),
+                ]
+                for method in evaluation.methods
+            ]
+        )
+        if protocol.name != "middlebury":
+            blocks.append(
+                [
+                    [
+                        "pooled",
+                        method.name,
+                        *(
+                            _number(evaluation.means[method.name].get(name + _POOLED))
+                            for name in columns
+                        ),
+                        *([""] if timed else []),
+                    ]
+                    for method in evaluation.methods
+                ]
+            )
+    return "\n".join(
+        [
+            _heading(evaluation, protocol),
+            "",
+            *align(header, blocks),
+            "",
+            *_notes(evaluation, columns),
+        ]
+    ).rstrip()
+
+
+def align(header: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]]) -> list[str]:
+    """Lines of a table: the first two columns to the left, numbers to the right, rules between."""
+    everything = [header, *(row for block in blocks for row in block)]
+    widths = [max(len(row[i]) for row in everything) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        return "  ".join(cells).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    lines = [line(header)]
+    for block in blocks:
+        lines += [rule, *map(line, block)]
+    return lines
+
+
+def as_dict(evaluation: Evaluation) -> dict[str, Any]:
+    """The object that ``--json`` prints; figures that do not exist are null."""
+    return {
+        "dataset": evaluation.dataset,
+        "primary": evaluation.primary,
+        "mean": evaluation.mean_name,
+        "methods": [asdict(method) for method in evaluation.methods],
+        "scenes": evaluation.scenes,
+        "results": [
+            {**asdict(result), "figures": _jsonable(result.figures)}
+            for result in evaluation.results
+        ],
+        "means": {name: _jsonable(figures) for name, figures in evaluation.means.items()},
+        "seconds": {
+            method.name: mean_seconds(evaluation, method.name) for method in evaluation.methods
+        },
+        "failed": len(evaluation.failures),
+    }
+
+
+def format_json(evaluation: Evaluation) -> str:
+    """One JSON object on one line."""
+    return json.dumps(as_dict(evaluation), allow_nan=False)
+
+
+def format_csv(evaluation: Evaluation) -> str:
+    """One line per scene and method, then ``mean`` and ``pooled`` lines; empty = no value.
+
+    The first column tells them apart: ``image``, ``mean`` (or ``weighted mean``), ``pooled``.
+    """
+    names = list(dict.fromkeys(n for result in evaluation.results for n in result.figures))
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["row", "scene", "method", *names, "seconds", "error"])
+    for result in evaluation.results:
+        writer.writerow(
+            [
+                "image",
+                result.scene,
+                result.method,
+                *(_cell(result.figures.get(name)) for name in names),
+                _cell(result.seconds),
+                result.error or "",
+            ]
+        )
+    for suffix, row in (("", evaluation.mean_name), (_POOLED, "pooled")):
+        for method in evaluation.methods:
+            means = evaluation.means[method.name]
+            seconds = "" if suffix else _cell(mean_seconds(evaluation, method.name))
+            figures = [_cell(means.get(name + suffix)) for name in names]
+            writer.writerow([row, "", method.name, *figures, seconds, ""])
+    return stream.getvalue()
+
+
+def mean_seconds(evaluation: Evaluation, method: str) -> float | None:
+    """Mean computing time of a method; None if it only read files."""
+    seconds = [
+        result.seconds
+        for result in evaluation.results
+        if result.method == method and result.seconds is not None
+    ]
+    return math.fsum(seconds) / len(seconds) if seconds else None
+
+
+def _measured(evaluation: Evaluation, name: str) -> bool:
+    return _scenes_with(evaluation, name) > 0
+
+
+def _scenes_with(evaluation: Evaluation, name: str) -> int:
+    known = {r.scene for r in evaluation.results if not math.isnan(r.figures.get(name, math.nan))}
+    return len(known)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _text_row(result: SceneResult, columns: Sequence[str], timed: bool) -> list[str]:
+    if result.error is not None:
+        cells = ["failed", *[""] * (len(columns) - 1)] if columns else []
+    else:
+        cells = [_number(result.figures.get(name)) for name in columns]
+    return [
+        result.scene,
+        result.method,
+        *cells,
+        *([_number(result.seconds)] if timed else []),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.2f}"
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else repr(float(value))
+
+
+def _jsonable(figures: Mapping[str, float] | Figures) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else value for name, value in figures.items()}
+
+
+def _heading(evaluation: Evaluation, protocol: Protocol) -> str:
+    count = len(evaluation.scenes)
+    masked = any(name.endswith("_noc") for r in evaluation.results for name in r.figures)
+    region = "non-occluded pixels unless 'all'" if masked else "all known pixels"
+    rules = {
+        "kitti": "KITTI's rules (holes filled)",
+        "middlebury": "Middlebury's rules (clipped to ndisp)",
+        "plain": "no filling, no clipping",
+    }[protocol.name]
+    scenes = "1 scene" if count == 1 else f"{count} scenes"
+    return f"{evaluation.dataset}: {scenes}, {region}; {rules}; bad, d1, invalid in %, errors in px"
+
+
+def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
+    width = max((len(method.name) for method in evaluation.methods), default=0)
+    notes = [f"{method.name.ljust(width)}  {method.settings}" for method in evaluation.methods]
+    measured = {name: _scenes_with(evaluation, name) for name in columns}
+    most = max(measured.values(), default=0)
+    notes += [
+        f"'{_title(name)}' is known for {count} of {most} scenes only"
+        for name, count in measured.items()
+        if count < most
+    ]
+    failures = evaluation.failures
+    if failures:
+        share = f"{len(failures)} of {len(evaluation.results)}"
+        notes += ["", f"Failed: {share}; means are over the others."]
+        notes += [f"  {x.scene}, {x.method}: {x.error}" for x in failures]
+    return notes

@@ -1,0 +1,153 @@
+"""Figures, means and curves by the rules of each benchmark."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hybridstereo.evaluation.protocol import (
+    PROTOCOLS,
+    enlarged,
+    error_curve,
+    mean_figures,
+    mean_name,
+    score_scene,
+)
+from hybridstereo.evaluation.results import CURVE_ERRORS
+from hybridstereo.evaluation.scenes import Target
+
+INF = np.inf
+TRUTH = np.array([[2.0, 4.0, 8.0, INF], [2.0, 4.0, 8.0, 16.0]], np.float32)
+MASK = np.array([[True, True, True, True], [True, True, False, False]])
+
+
+def figures(name, disparity, **changes):
+    target = Target(TRUTH, **{"mask": MASK, "ndisp": 20, **changes})
+    return score_scene(PROTOCOLS[name], np.asarray(disparity, np.float32), target).figures()
+
+
+@pytest.mark.parametrize("name", list(PROTOCOLS))
+def test_the_truth_itself_has_no_errors(name):
+    result = figures(name, np.where(np.isfinite(TRUTH), TRUTH, 3))
+    assert all(value == 0 for value in result.values())
+    assert {"bad1", "bad1_all", "d1_noc", "d1_all", "avgerr", "rms", "a99", "invalid"} <= set(
+        result
+    )
+
+
+def test_shifted_map_gives_the_known_percentage():
+    shifted = TRUTH.copy()
+    shifted[0, 0] += 1.5  # one of five visible pixels, one of seven known ones
+    shifted[~np.isfinite(shifted)] = 0
+    result = figures("plain", shifted)
+    assert result["bad1"] == pytest.approx(100 / 5)
+    assert result["bad1_all"] == pytest.approx(100 / 7)
+    assert result["bad2"] == 0
+    assert result["avgerr"] == pytest.approx(1.5 / 5)
+
+
+def test_without_a_mask_there_is_one_region():
+    result = figures("plain", TRUTH, mask=None)
+    assert "d1" in result
+    assert not any(name.endswith(("_all", "_noc")) for name in result)
+
+
+def test_without_truth_for_occluded_pixels_there_is_no_all():
+    result = figures("kitti", TRUTH, covers_occluded=False)
+    assert "d1_noc" in result
+    assert not any(name.endswith("_all") for name in result)
+
+
+def test_holes_are_bad_but_kitti_fills_them():
+    holed = np.where(np.isfinite(TRUTH), TRUTH, 3)
+    holed[0, 1] = np.nan
+    assert figures("plain", holed)["bad4"] == pytest.approx(20)
+    kitti = figures("kitti", holed)
+    assert kitti["bad4"] == 0  # 2 px from the left neighbour, the background
+    assert kitti["bad1"] == pytest.approx(20)
+    assert kitti["invalid"] == pytest.approx(20)
+
+
+def test_middlebury_clips():
+    high = np.where(np.isfinite(TRUTH), TRUTH, 3)
+    high[0, 2] = 1000
+    assert figures("middlebury", high, ndisp=9)["bad0.5"] == pytest.approx(20)
+    assert figures("middlebury", high, ndisp=8)["bad0.5"] == 0
+
+
+def test_middlebury_replicates_smaller_maps():
+    truth = np.full((4, 4), 6.0, np.float32)
+    target = Target(truth, ndisp=8)
+    small = np.full((2, 2), 3.0, np.float32)
+    assert score_scene(PROTOCOLS["middlebury"], small, target).figures()["bad0.5"] == 0
+    np.testing.assert_array_equal(enlarged(small, target), truth)
+
+
+def test_empty_mask_has_no_answer():
+    result = figures("middlebury", TRUTH, mask=np.zeros_like(MASK))
+    assert math.isnan(result["bad1"])
+    assert not math.isnan(result["bad1_all"])
+
+
+def scored(name, wrong, pixels=4):
+    truth = np.full((1, pixels), 10.0, np.float32)
+    guess = truth.copy()
+    guess[0, :wrong] = 20
+    mask = np.ones((1, pixels), bool)
+    return score_scene(PROTOCOLS[name], guess, Target(truth, mask, ndisp=64))
+
+
+def test_per_image_mean_and_pooled():
+    scores = {"a": scored("kitti", 1, 2), "b": scored("kitti", 0, 8)}
+    means = mean_figures(PROTOCOLS["kitti"], scores)
+    assert means["d1_noc"] == pytest.approx(25)
+    assert means["d1_noc_pooled"] == pytest.approx(10)
+    assert means["d1_all_pooled"] == pytest.approx(10)
+    assert "a90_pooled" not in means
+
+
+def test_middleburys_weights():
+    scores = {"trainingQ/Teddy": scored("middlebury", 0), "Vintage": scored("middlebury", 4)}
+    assert mean_name(PROTOCOLS["middlebury"], list(scores)) == "weighted mean"
+    means = mean_figures(PROTOCOLS["middlebury"], scores)
+    assert means["bad1"] == pytest.approx(100 * 0.5 / 1.5)
+    scores = {"Teddy": scored("middlebury", 0), "cones": scored("middlebury", 4)}
+    assert mean_name(PROTOCOLS["middlebury"], list(scores)) == "mean"
+    assert mean_figures(PROTOCOLS["middlebury"], scores)["bad1"] == pytest.approx(50)
+
+
+def test_scenes_without_a_value_are_left_out():
+    nothing = score_scene(PROTOCOLS["plain"], TRUTH, Target(np.full_like(TRUTH, INF)))
+    one = score_scene(PROTOCOLS["plain"], TRUTH, Target(TRUTH))
+    means = mean_figures(PROTOCOLS["plain"], {"a": nothing, "b": one})
+    assert means["bad1"] == one.figures()["bad1"]
+    assert math.isnan(mean_figures(PROTOCOLS["plain"], {"a": nothing})["bad1"])
+    assert mean_figures(PROTOCOLS["plain"], {}) == {}
+
+
+def test_primary_figure():
+    assert PROTOCOLS["kitti"].primary_of({"d1_noc": 1.0}) == "d1_noc"
+    assert PROTOCOLS["kitti"].primary_of({"d1": 1.0}) == "d1"
+    assert PROTOCOLS["middlebury"].primary_of({}) == "bad1"
+
+
+@pytest.mark.parametrize("name", list(PROTOCOLS))
+def test_curve_agrees_with_bad_x(name, rng):
+    truth = rng.uniform(2, 60, (20, 30)).astype(np.float32)
+    guess = truth + rng.normal(0, 2, truth.shape).astype(np.float32)
+    guess[3:5, 4:9] = np.inf
+    target = Target(truth, ndisp=64)
+    curve = error_curve(PROTOCOLS[name], guess, target)
+    result = score_scene(PROTOCOLS[name], guess, target).figures()
+    for threshold in (0.5, 1, 2, 4):
+        place = int(np.argmin(np.abs(CURVE_ERRORS - threshold)))
+        assert 100 - curve[place] == pytest.approx(result[f"bad{threshold:g}"], abs=1e-9)
+    assert (np.diff(curve) >= 0).all()
+
+
+def test_curve_over_nothing():
+    target = Target(np.full((2, 2), INF, np.float32))
+    curve = error_curve(PROTOCOLS["plain"], np.zeros((2, 2)), target)
+    assert np.isnan(curve).all()
