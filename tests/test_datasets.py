@@ -10,7 +10,15 @@ import pytest
 from pairfiles import csv_files, kitti_frame, tidy_scene
 
 from hybridstereo import datasets
-from hybridstereo.datasets import Dataset, Sample, StereoPair, open_dataset, parse_roots, split
+from hybridstereo.datasets import (
+    Dataset,
+    Sample,
+    StereoPair,
+    open_dataset,
+    parse_roots,
+    split,
+    split_named,
+)
 from hybridstereo.errors import InputError
 from hybridstereo.synthetic import SceneOptions, generate_scene
 
@@ -128,6 +136,18 @@ def test_split_by_scene() -> None:
     assert split(dataset, 0.2, seed=1) == (training, validation)
     chosen = {tuple(s.scene for s in split(dataset, 0.2, seed=seed)[1]) for seed in range(10)}
     assert len(chosen) > 3
+
+
+def test_split_named() -> None:
+    dataset = made_up([("a", "middlebury/teddy"), ("b", "middlebury/teddy"), ("b", "kitti/000001")])
+    training, validation = split_named(dataset, ["Teddy"])
+    assert [s.scene for s in training] == ["kitti/000001"]
+    assert [s.scene for s in validation] == ["middlebury/teddy"] * 2
+    assert split_named(dataset, ["kitti/000001"])[0] == validation
+    with pytest.raises(InputError, match="no scene 'art'"):
+        split_named(dataset, ["teddy", "art"])
+    with pytest.raises(InputError, match="no scene is left"):
+        split_named(dataset, ["teddy", "000001"])
 
 
 def test_split_does_not_depend_on_the_order_of_samples() -> None:

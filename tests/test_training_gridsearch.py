@@ -24,7 +24,13 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     cache, samples = data
     table = []
     found = gridsearch.search(
-        census_model(), backend, cache, samples, 16, lambda p, f: table.append((p, f["bad1"]))
+        census_model(),
+        backend,
+        cache,
+        samples,
+        16,
+        "bad1",
+        lambda p, f: table.append((p, f["bad1"])),
     )
     assert 30 < len(table) <= gridsearch.plan_length()
     best_point, best = min(table, key=lambda row: row[1])

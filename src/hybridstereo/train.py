@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .datasets import open_dataset, split
+from .datasets import open_dataset, split, split_named
 from .datasets.augment import AugmentOptions
 from .datasets.loader import PairCache
 from .errors import InputError
@@ -75,6 +75,8 @@ class TrainOptions:
     disparities: int | None = None
     seed: int = 0
     val_fraction: float = 0.2
+    val_scenes: tuple[str, ...] = ()
+    criterion: str = "bad1"
     validate_every: int = 200
     checkpoint_every: int = 50
     cache_gigabytes: float = 2.0
@@ -116,7 +118,7 @@ def options_from_config(config: dict[str, Any]) -> TrainOptions:
             f"The run was made by another version of hybridstereo ({error})", "Start a new run"
         ) from error
     crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
-    return replace(options, crop=crop)
+    return replace(options, crop=crop, val_scenes=tuple(options.val_scenes))
 
 
 def train(
@@ -154,7 +156,10 @@ def train(
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
-    training, validation = split(dataset, options.val_fraction, options.seed)
+    if options.val_scenes:
+        training, validation = split_named(dataset, options.val_scenes)
+    else:
+        training, validation = split(dataset, options.val_fraction, options.seed)
     reporter.message(f"{len(training)} training pairs, {len(validation)} validation pairs")
 
     start = None if resuming else _initial_model(options)
@@ -173,6 +178,7 @@ def train(
             seed=options.seed,
             batch=options.batch,
             disparities=options.disparities,
+            criterion=options.criterion,
             soft_target=options.soft_target,
             validate_every=options.validate_every,
             checkpoint_every=options.checkpoint_every,

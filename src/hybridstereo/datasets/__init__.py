@@ -24,7 +24,16 @@ from hybridstereo.datasets.pair import FloatImage, Sample, StereoPair, build_pai
 from hybridstereo.errors import InputError
 from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
 
-__all__ = ["NAMES", "Dataset", "Sample", "StereoPair", "open_dataset", "parse_roots", "split"]
+__all__ = [
+    "NAMES",
+    "Dataset",
+    "Sample",
+    "StereoPair",
+    "open_dataset",
+    "parse_roots",
+    "split",
+    "split_named",
+]
 
 _ON_DISK = {
     "kitti": kitti,
@@ -198,6 +207,52 @@ def split(
             f"{len(home)} scene cannot be divided into training and validation",
             hint="Add scenes or use no validation (fraction 0)",
         )
+    return _divided(dataset, validation)
+
+
+def split_named(
+    dataset: Dataset, names: Sequence[str]
+) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
+    """Divide the samples into training and validation, which gets the scenes with these names.
+
+    Parameters
+    ----------
+    dataset
+        All samples of a scene go to the same side, as in `split`.
+    names
+        Scenes such as ``teddy``, ``000017_10`` or ``synthetic/3``; upper and lower case are equal.
+
+    Returns
+    -------
+    training, validation
+        In the order of the data set.
+
+    Raises
+    ------
+    InputError
+        If there is no such scene, or none is left for training.
+
+    """
+    scenes = {sample.scene for sample in dataset.samples}
+    validation: set[str] = set()
+    for name in names:
+        wanted = name.strip().lower()
+        found = {x for x in scenes if wanted in (x.lower(), x.lower().rpartition("/")[2])}
+        if not found:
+            known = ", ".join(sorted(x.rpartition("/")[2] for x in scenes)[:_SHOWN])
+            raise InputError(
+                f"the data set has no scene {name!r}",
+                hint=f"Its scenes are {known}{', ...' if len(scenes) > _SHOWN else ''}",
+            )
+        validation |= found
+    if validation == scenes:
+        raise InputError("no scene is left for training", hint="Name fewer validation scenes")
+    return _divided(dataset, validation)
+
+
+def _divided(
+    dataset: Dataset, validation: set[str]
+) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
     return (
         tuple(sample for sample in dataset.samples if sample.scene not in validation),
         tuple(sample for sample in dataset.samples if sample.scene in validation),

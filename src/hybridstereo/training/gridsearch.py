@@ -49,9 +49,10 @@ def search(
     cache: PairCache,
     samples: Sequence[Sample],
     disparities: int | None,
+    criterion: str,
     on_point: Callable[[Point, dict[str, float]], None],
 ) -> StereoModel:
-    """The model with the contrast parameters that give the lowest bad1 on ``samples``.
+    """The model with the contrast parameters that give the lowest error on ``samples``.
 
     The network runs once per pair; every point then costs one CRF per pair.
 
@@ -61,6 +62,8 @@ def search(
         Its configuration is the starting point.
     backend, cache, samples, disparities
         Where to compute, and on what.
+    criterion
+        The error: one of `validation.CRITERIA`.
     on_point
         Called with every point tried and its figures, in order.
     """
@@ -69,18 +72,21 @@ def search(
     for sample in samples:
         pair = cache.load(sample)
         labels = labels_for(pair, disparities)
-        volume = unary_volume(model, backend, pair.left, pair.right, labels, StageClock())
+        # On the host: the volumes of all pairs together are too much for a GPU.
+        volume = backend.to_host(
+            unary_volume(model, backend, pair.left, pair.right, labels, StageClock())
+        )
         problems.append(_Problem(pair, labels, volume))
 
     tried: dict[tuple[float, ...], float] = {}
     best: Point = {name: getattr(model.config, name) for name in ("alpha", "beta", "p1", "p2")}
 
-    def bad1(point: Point) -> float:
+    def error(point: Point) -> float:
         key = tuple(point.values())
         if key not in tried:
             figures = _evaluate(with_config(model, **point), backend, problems)
             on_point(point, figures)
-            tried[key] = figures["bad1"]
+            tried[key] = figures[criterion]
         return tried[key]
 
     for first, second, first_factors, second_factors in _PLANES:
@@ -88,7 +94,7 @@ def search(
         for a in first_factors:
             for b in second_factors:
                 point = {**centre, first: centre[first] * a, second: centre[second] * b}
-                if point["p1"] <= point["p2"] and bad1(point) < bad1(best):
+                if point["p1"] <= point["p2"] and error(point) < error(best):
                     best = point
     return with_config(model, **best)
 
@@ -99,7 +105,9 @@ def _evaluate(model: StereoModel, backend: Backend, problems: list[_Problem]) ->
         edges: EdgeWeights = edge_weights(model, backend, problem.pair.left, StageClock())
         config = model.config
         solution = solve(backend, problem.volume, edges, config.penalties, config.iterations)
-        disparity = problem.labels.to_disparity(solution.labels)
-        disparity += backend.refine(solution.minorant, solution.labels, problem.labels.step)
+        disparity = problem.labels.to_disparity(backend.to_host(solution.labels))
+        disparity += backend.to_host(
+            backend.refine(solution.minorant, solution.labels, problem.labels.step)
+        )
         scores.append(score_prediction(disparity, problem.pair))
     return mean_figures(scores)

@@ -31,7 +31,7 @@ class Position:
     step
         Steps done in it.
     best
-        The lowest validation bad1 of the stage so far, in percent; above 100 if none yet.
+        The lowest validation error of the stage so far, in percent; above 100 if none yet.
     seconds
         Time spent in the stage so far.
     log_bytes

@@ -14,6 +14,8 @@ from ..metrics import Scores, per_image_mean, score
 from ..model import StereoModel, predict
 
 THRESHOLDS = (1.0, 2.0, 3.0, 4.0)
+CRITERIA = ("bad1", "bad2", "bad3", "bad4", "d1")
+"""The figures that models can be compared by, all in percent."""
 
 # Labels come in multiples of this, so that pairs of similar range share compiled shapes and BLAS
 # gets even blocks.
@@ -35,7 +37,7 @@ def score_prediction(disparity: np.ndarray, pair: StereoPair) -> Scores:
 def mean_figures(scores: Sequence[Scores]) -> dict[str, float]:
     """bad1..bad4 and D1 in percent, each the mean over images."""
     means = per_image_mean(scores)
-    return {name: means[name] for name in ("bad1", "bad2", "bad3", "bad4", "d1")}
+    return {name: means[name] for name in CRITERIA}
 
 
 def validate(
