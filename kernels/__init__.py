@@ -6,13 +6,20 @@ stand in twin files (``conv_cpu.py``, ``conv_cuda.py``) with the same names, arg
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-Array = np.ndarray
+if TYPE_CHECKING:
+    from .losses_cpu import HingeGradients
+
+# A NumPy array on the CPU, a `cudalib.DeviceArray` on a GPU.
+Array = Any
 
 
 class DeviceUnavailableError(RuntimeError):
@@ -26,60 +33,163 @@ class DeviceUnavailableError(RuntimeError):
 
 @dataclass(frozen=True)
 class Backend:
-    """The operations of one device, in the order in which the model uses them."""
+    """The operations of one device, in the order in which the model and its training use them.
+
+    Arrays stay on the device between operations: `to_device` brings them there, `to_host` back.
+    On the CPU both return what they are given.
+    """
 
     name: str
+    to_device: Callable[..., Array]
+    to_host: Callable[[Array], np.ndarray]
+    empty: Callable[..., Array]
+    synchronize: Callable[[], None]
+    free_memory: Callable[[], int | None]
     conv_forward: Callable[[Array, Array, Array | None, bool], Array]
     network_forward: Callable[[Array, list[tuple[Array, Array | None]], bool], Array]
     conv_backward: Callable[..., tuple[Array | None, Array, Array]]
-    correlation_forward: Callable[[Array, Array, Array], Array]
+    correlation_forward: Callable[[Array, Array, np.ndarray], Array]
     softmax_backward: Callable[[Array, Array], Array]
-    scores_backward: Callable[[Array, Array, Array, Array], tuple[Array, Array]]
+    scores_backward: Callable[[Array, Array, Array, np.ndarray], tuple[Array, Array]]
     contrast_weights: Callable[[Array, float, float, float], tuple[Array, Array]]
-    dual_mm: Callable[..., tuple[Array, Array]]
+    magnitude_forward: Callable[[Array, float], tuple[Array, Array]]
+    magnitude_backward: Callable[[Array, Array, Array, float], Array]
+    dual_mm: Callable[..., tuple[Array, np.ndarray]]
     argmin: Callable[[Array], Array]
     read_out: Callable[[Array], Array]
     energy: Callable[[Array, Array, Array, float, float, Array], float]
     refine: Callable[[Array, Array, float], Array]
+    cross_entropy: Callable[..., tuple[float, Array]]
+    augment_costs: Callable[[Array, Array, Array, float, float], Array]
+    task_loss: Callable[[Array, Array, Array, float], float]
+    count_bad_labels: Callable[[Array, Array, Array, float], int]
+    count_different: Callable[[Array, Array], int]
+    complete_truth: Callable[[Array, Array, Array], Array]
+    hinge_gradients: Callable[..., HingeGradients]
+    squared_norm: Callable[[Array], float]
+    scale_by: Callable[[Array, float], None]
+    divide_by: Callable[[Array, float], None]
+    add_to: Callable[[Array, Array], None]
+    sgd_update: Callable[..., None]
+
+
+# The operations of a backend that are not about moving arrays, by the files that hold them.
+_OPERATIONS = {
+    "conv": ("conv_forward", "network_forward", "conv_backward"),
+    "correlation": ("correlation_forward", "softmax_backward", "scores_backward"),
+    "contrast": ("contrast_weights",),
+    "edges": ("magnitude_forward", "magnitude_backward"),
+    "dualmm": ("dual_mm", "argmin", "read_out", "energy", "refine"),
+    "losses": (
+        "cross_entropy",
+        "augment_costs",
+        "task_loss",
+        "count_bad_labels",
+        "count_different",
+        "complete_truth",
+        "hinge_gradients",
+    ),
+    "optim": ("squared_norm", "scale_by", "divide_by", "add_to", "sgd_update"),
+}
+
+
+def _operations(engine: str) -> dict[str, Any]:
+    """All operations of the files ``*_<engine>.py`` by name."""
+    return {
+        name: getattr(import_module(f".{stem}_{engine}", __name__), name)
+        for stem, names in _OPERATIONS.items()
+        for name in names
+    }
+
+
+def _unchanged(array: Any) -> Any:
+    return array
+
+
+def _nothing() -> None:
+    """Waiting for the CPU and asking it for its memory: nothing to do, nothing to tell."""
 
 
 @cache
 def _cpu() -> Backend:
-    from . import contrast_cpu, conv_cpu, correlation_cpu, dualmm_cpu
-
     return Backend(
         name="cpu",
-        conv_forward=conv_cpu.conv_forward,
-        network_forward=conv_cpu.network_forward,
-        conv_backward=conv_cpu.conv_backward,
-        correlation_forward=correlation_cpu.correlation_forward,
-        softmax_backward=correlation_cpu.softmax_backward,
-        scores_backward=correlation_cpu.scores_backward,
-        contrast_weights=contrast_cpu.contrast_weights,
-        dual_mm=dualmm_cpu.dual_mm,
-        argmin=dualmm_cpu.argmin,
-        read_out=dualmm_cpu.read_out,
-        energy=dualmm_cpu.energy,
-        refine=dualmm_cpu.refine,
+        to_device=_unchanged,
+        to_host=_unchanged,
+        empty=np.empty,
+        synchronize=_nothing,
+        free_memory=_nothing,
+        **_operations("cpu"),
     )
 
 
+@cache
+def cuda_backend(name: str) -> Backend:
+    """The CUDA operations, on whatever `cudalib.current` is when they are called."""
+    from . import cudalib
+
+    return Backend(
+        name=name,
+        to_device=cudalib.to_device,
+        to_host=cudalib.to_host,
+        empty=cudalib.empty,
+        synchronize=cudalib.synchronize,
+        free_memory=cudalib.free_memory,
+        **_operations("cuda"),
+    )
+
+
+def _cuda(index: int) -> Backend:
+    """The operations of a GPU, which becomes the current device."""
+    from . import cudalib
+
+    status = cudalib.probe()
+    if not status.usable:
+        raise DeviceUnavailableError(status.reason, status.fix)
+    if index >= len(status.devices):
+        raise DeviceUnavailableError(
+            f"there is no GPU {index}", f"Use --device cuda:0 to cuda:{len(status.devices) - 1}"
+        )
+    device = cudalib.open_device(index)
+    cudalib.set_current(device)
+    return cuda_backend(device.name)
+
+
+def is_device(name: str) -> bool:
+    """Whether `select` knows such a device: cpu, auto, cuda or cuda:N."""
+    return re.fullmatch(r"auto|cpu|cuda(:\d+)?", name) is not None
+
+
 def select(device: str) -> Backend:
-    """The operations of ``"cpu"``, ``"cuda"`` or the better one that works (``"auto"``).
+    """The operations of ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or the best that works (``"auto"``).
 
     Raises
     ------
     DeviceUnavailableError
-        If ``"cuda"`` is asked for and cannot be used.
+        If a GPU is asked for and cannot be used.
     """
-    if device in ("auto", "cpu"):
+    if not is_device(device):
+        raise ValueError(f"unknown device {device!r}")
+    if device == "cpu":
         return _cpu()
-    if device == "cuda":
-        from .cudalib import probe
+    if device == "auto":
+        from . import cudalib
 
-        status = probe()
-        raise DeviceUnavailableError(status.reason, status.fix)
-    raise ValueError(f"unknown device {device!r}")
+        usable = cudalib.driver_installed() and cudalib.probe().usable
+        return _cuda(0) if usable else _cpu()
+    return _cuda(int(device.partition(":")[2] or 0))
+
+
+def explain_choice(backend: Backend) -> str:
+    """Which device ``"auto"`` took, and why not a GPU; empty where nobody expects one."""
+    from . import cudalib
+
+    if not cudalib.driver_installed():
+        return ""
+    status = cudalib.probe()
+    if backend.name != "cpu":
+        return f"device: {backend.name}, {status.devices[0]}"
+    return f"device: cpu, since CUDA cannot be used: {status.reason}"
 
 
 def set_threads(count: int) -> None:

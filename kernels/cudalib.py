@@ -1,12 +1,258 @@
-"""The only file that imports ``cuda``: what the machine offers, and why it does not work.
+"""The only file that imports ``cuda``: kernels that compile when first used, and GPUs.
 
-Importing ``numba.cuda`` is safe without a GPU, but asking it for a device is not, so everything
-happens inside `probe`.
+What a ``*_cuda.py`` file needs to know:
+
+* `kernel` and `device_function` mark plain Python functions.  Nothing is imported or compiled
+  before the first launch, when the module's placeholder ``cuda: Any = None`` becomes
+  ``numba.cuda``.  Hence every such file can be imported without CUDA.
+* `empty`, `to_device`, `to_host` and `launch` are those of ``devices.py``, for the current device.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from .devices import (
+    Device,
+    DeviceArray,
+    current,
+    empty,
+    free_memory,
+    launch,
+    set_current,
+    synchronize,
+    to_device,
+    to_host,
+    use,
+)
+
+__all__ = [
+    "CudaDevice",
+    "CudaStatus",
+    "Device",
+    "DeviceArray",
+    "Kernel",
+    "blocks_for",
+    "current",
+    "device_function",
+    "driver_installed",
+    "empty",
+    "free_memory",
+    "kernel",
+    "kernel_family",
+    "launch",
+    "open_device",
+    "probe",
+    "registered_kernels",
+    "set_current",
+    "synchronize",
+    "to_device",
+    "to_host",
+    "use",
+]
+
+# ---------------------------------------------------------------- kernels
+
+
+def _cuda() -> Any:
+    from numba import cuda
+
+    return cuda
+
+
+def _bind(function: Callable[..., None]) -> None:
+    """Give a function the real ``cuda`` and the compiled versions of its device functions.
+
+    They are looked up among its globals and its closure, which is where Numba looks.
+    """
+    scope = function.__globals__
+    scope["cuda"] = _cuda()
+    for name, value in list(scope.items()):
+        if isinstance(value, _DeviceFunction):
+            scope[name] = value.compiled
+    for cell in function.__closure__ or ():
+        if isinstance(cell.cell_contents, _DeviceFunction):
+            cell.cell_contents = cell.cell_contents.compiled
+
+
+class _DeviceFunction:
+    """A function that kernels call; compiled together with the first of them."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._compiled: Any = None
+
+    @property
+    def compiled(self) -> Any:
+        """The dispatcher of ``numba.cuda``, which compiles when a kernel does."""
+        if self._compiled is None:
+            # Known before its own names are bound, which may lead back here.
+            self._compiled = _cuda().jit(device=True)(self._function)
+            _bind(self._function)
+        return self._compiled
+
+
+def device_function(function: Callable[..., Any]) -> Any:
+    """Mark a function that kernels call.
+
+    If it uses ``cuda`` it has to stand in the file of the kernels: the simulator replaces that
+    name file by file.
+    """
+    return _DeviceFunction(function)
+
+
+class Kernel:
+    """A kernel with the types of its arguments; see `kernel`."""
+
+    def __init__(self, function: Callable[..., None], signature: str, threads: int) -> None:
+        self._function = function
+        self.name = function.__name__
+        self.module = function.__module__.rpartition(".")[2]
+        self.signature = signature
+        self.threads = threads
+        self.variant = ""  # of a family: the constants it was built from
+
+    @cached_property
+    def py_func(self) -> Callable[..., None]:
+        """The plain function, ready for the compiler, the simulator or the emulator."""
+        _bind(self._function)
+        return self._function
+
+    @cached_property
+    def compiled(self) -> Any:
+        """The dispatcher of ``numba.cuda``; compiles for the current device."""
+        return _cuda().jit(f"void({self.signature})")(self.py_func)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.module}.{self.name}({self.signature})>"
+
+
+_KERNELS: list[Kernel] = []
+_FAMILIES: list[tuple[Callable[..., Kernel], Sequence[tuple[Any, ...]]]] = []
+
+
+def kernel(signature: str, threads: int) -> Callable[[Callable[..., None]], Kernel]:
+    """Make a function a kernel.
+
+    Parameters
+    ----------
+    signature
+        The types of all arguments, such as ``"float32[:, ::1], int32"``.
+    threads
+        The largest block that it is launched with.
+    """
+
+    def decorate(function: Callable[..., None]) -> Kernel:
+        made = Kernel(function, signature, threads)
+        if "<locals>" not in function.__qualname__:
+            _KERNELS.append(made)
+        return made
+
+    return decorate
+
+
+def kernel_family(
+    *examples: tuple[Any, ...],
+) -> Callable[[Callable[..., Kernel]], Callable[..., Kernel]]:
+    """Make a function that builds kernels from constants build each of them only once.
+
+    Parameters
+    ----------
+    examples
+        Arguments of typical members, for `registered_kernels`.
+    """
+
+    def decorate(build: Callable[..., Kernel]) -> Callable[..., Kernel]:
+        @cache
+        def cached(*constants: Any) -> Kernel:
+            made = build(*constants)
+            made.variant = ", ".join(map(str, constants))
+            return made
+
+        _FAMILIES.append((cached, examples))
+        return cached
+
+    return decorate
+
+
+def registered_kernels() -> list[Kernel]:
+    """All kernels of the files imported so far, of each family the typical members."""
+    members = [build(*example) for build, examples in _FAMILIES for example in examples]
+    return sorted([*_KERNELS, *members], key=lambda x: (x.module, x.name, x.signature))
+
+
+def blocks_for(items: int, per_block: int) -> int:
+    """How many blocks cover ``items``; at least one, since an empty grid is an error."""
+    return max(-(-items // per_block), 1)
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+class CudaDevice(Device):
+    """A GPU (or the simulator), with one stream for everything."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.name = f"cuda:{index}" if index else "cuda"
+        # Small grids are what small images lead to, not a mistake.
+        warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+        cuda = _cuda()
+        cuda.select_device(index)
+        self._stream = cuda.stream()
+
+    def allocate(self, size: int, dtype: np.dtype) -> Any:
+        """Allocate; an exhausted GPU is a MemoryError."""
+        try:
+            return _cuda().device_array(size, dtype, stream=self._stream)
+        except Exception as error:  # the driver's exception types differ between its versions
+            if "OUT_OF_MEMORY" in str(error) or isinstance(error, MemoryError):
+                raise MemoryError(f"{self.name} has no {size * dtype.itemsize} bytes") from error
+            raise
+
+    def upload(self, host: np.ndarray, flat: Any) -> None:
+        """Copy to the device."""
+        flat.copy_to_device(host, stream=self._stream)
+
+    def download(self, flat: Any) -> np.ndarray:
+        """Wait and copy to the host."""
+        host = np.empty(flat.size, flat.dtype)
+        flat.copy_to_host(host, stream=self._stream)
+        self._stream.synchronize()
+        return host
+
+    def run(
+        self, function: Kernel, grid: tuple[int, ...], block: tuple[int, ...], arguments: list
+    ) -> None:
+        """Queue a kernel."""
+        function.compiled[grid, block, self._stream](*arguments)
+
+    def synchronize(self) -> None:
+        """Wait for the stream."""
+        self._stream.synchronize()
+
+    def free_memory(self) -> int | None:
+        """What the driver reports plus what the pool holds."""
+        free = _cuda().current_context().get_memory_info()[0]
+        return int(free) + self.pooled_bytes() if math.isfinite(free) else None
+
+
+@cache
+def open_device(index: int) -> CudaDevice:
+    """The GPU of that number, opened once."""
+    return CudaDevice(index)
+
+
+# ---------------------------------------------------------------- what the machine offers
 
 
 @dataclass(frozen=True)
@@ -19,13 +265,39 @@ class CudaStatus:
     devices: list[str] = field(default_factory=list)
 
 
+_USE_CPU = "Use --device cpu, which needs no GPU"
+_EXTRAS = "pip install 'hybridstereo[cu12]' (or [cu13], as nvidia-smi shows the CUDA version)"
+
+
+def _simulated() -> bool:
+    from numba import config
+
+    return bool(config.ENABLE_CUDASIM)
+
+
+def driver_installed() -> bool:
+    """Whether there is an NVIDIA driver at all: quick, and no need for ``numba.cuda``."""
+    if _simulated():
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def probe() -> CudaStatus:
     """Look for CUDA devices; never raises."""
-    use_cpu = "Use --device cpu, which needs no GPU"
     try:
-        from numba import cuda
+        cuda = _cuda()
     except ImportError as error:
-        return CudaStatus(False, f"numba's CUDA support cannot be imported ({error})", use_cpu)
+        return CudaStatus(
+            False,
+            f"numba's CUDA support cannot be imported ({error})",
+            f"Install it with {_EXTRAS}. {_USE_CPU}",
+        )
+    if _simulated():
+        return CudaStatus(True, "", "", ["Numba's CUDA simulator"])
     try:
         devices = [
             f"{_text(device.name)} (compute capability {major}.{minor})"
@@ -36,13 +308,43 @@ def probe() -> CudaStatus:
         return CudaStatus(
             False,
             f"the CUDA driver does not answer ({_detail(error)})",
-            f"Install an NVIDIA driver and check that nvidia-smi lists the GPU. {use_cpu}",
+            f"Install an NVIDIA driver and check that nvidia-smi lists the GPU. {_USE_CPU}",
         )
     if not devices:
-        return CudaStatus(False, "the CUDA driver reports no GPU", use_cpu)
-    return CudaStatus(
-        False, "this version of hybridstereo has no CUDA kernels yet", use_cpu, devices
-    )
+        return CudaStatus(False, "the CUDA driver reports no GPU", _USE_CPU)
+    try:
+        complaint = _mismatch(_driver_version(cuda), _toolkit_version(cuda))
+    except Exception as error:  # no toolkit, or one that cannot be loaded
+        return CudaStatus(
+            False,
+            f"the CUDA toolkit cannot be loaded ({_detail(error)})",
+            f"Install it with {_EXTRAS}. {_USE_CPU}",
+            devices,
+        )
+    if complaint:
+        return CudaStatus(False, complaint, f"Update the driver, or {_EXTRAS}. {_USE_CPU}", devices)
+    return CudaStatus(True, "", "", devices)
+
+
+def _driver_version(cuda: Any) -> tuple[int, int]:
+    """The newest CUDA that the driver knows."""
+    return tuple(cuda.cudadrv.driver.driver.get_version())
+
+
+def _toolkit_version(cuda: Any) -> tuple[int, int]:
+    """The CUDA whose compiler and runtime are installed."""
+    return tuple(cuda.runtime.get_version())
+
+
+def _mismatch(driver: tuple[int, int], toolkit: tuple[int, int]) -> str:
+    """Why a driver cannot run what a toolkit makes; empty if it can.
+
+    Within a major version drivers run the code of newer toolkits.
+    """
+    if driver[0] >= toolkit[0]:
+        return ""
+    known, needed = (".".join(map(str, version)) for version in (driver, toolkit))
+    return f"the driver knows CUDA up to {known} but the installed toolkit is CUDA {needed}"
 
 
 def _text(name: str | bytes) -> str:

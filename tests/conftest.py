@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,9 +34,43 @@ def sample() -> Path:
     return Path(__file__).resolve().parents[1] / "data" / "sample"
 
 
-@pytest.fixture(scope="session", params=["cpu"])
-def backend(request: pytest.FixtureRequest) -> kernels.Backend:
-    return kernels.select(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of a backend on the CPU, or where ``-m emulator``, ``cudasim`` or ``gpu`` says."""
+    if "backend" not in metafunc.fixturenames:
+        return
+    expression = metafunc.config.option.markexpr
+    asked = re.findall(r"(?<!not )\b(emulator|cudasim|gpu)\b", expression)
+    devices = [pytest.param(x, marks=getattr(pytest.mark, x)) for x in asked] or ["cpu"]
+    metafunc.parametrize("backend", devices, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def backend(request: pytest.FixtureRequest) -> Iterator[kernels.Backend]:
+    """The operations of a device; those of a GPU take and give NumPy arrays."""
+    if request.param == "cpu":
+        yield kernels.select("cpu")
+        return
+    import cuda_emulator
+
+    if request.param == "emulator":
+        if reason := cuda_emulator.why_not():
+            pytest.skip(reason)
+        with cuda_emulator.emulated(timing=False):
+            yield cuda_emulator.hosted(kernels.cuda_backend("emulated"))
+        return
+    simulated = cuda_emulator.in_simulator()
+    if simulated != (request.param == "cudasim"):
+        pytest.skip("set NUMBA_ENABLE_CUDASIM=1 for cudasim, and not for gpu")
+    if simulated:
+        import cuda_simulator
+
+        cuda_simulator.extend_simulator()
+        yield cuda_emulator.hosted(kernels.select("cuda"), cuda_simulator.MOST_ELEMENTS)
+        return
+    try:
+        yield cuda_emulator.hosted(kernels.select("cuda"))
+    except kernels.DeviceUnavailableError as error:
+        pytest.skip(error.reason)
 
 
 @pytest.fixture

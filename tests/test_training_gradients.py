@@ -13,7 +13,7 @@ from test_pairwise import pairwise_network
 from hybridstereo.datasets import StereoPair
 from hybridstereo.features import ConvLayer
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import ModelConfig, StereoModel
+from hybridstereo.model import ModelConfig, StereoModel, predict
 from hybridstereo.training.gradients import (
     HingeOptions,
     parameters_of,
@@ -99,6 +99,26 @@ def test_penalties_have_gradients(backend, rng):
     step = structured_step(model, backend, pair, LabelRange(0.0, 5), HingeOptions())
     assert step.gradients["p1"].shape == step.gradients["p2"].shape == (1,)
     assert {"task_loss", "disagreement"} == set(step.figures)
+
+
+def test_training_error_of_the_plain_solution_on_request(backend, rng):
+    """The error is that of `predict`, without refinement, and leaves the gradients alone."""
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4))))
+    pair = make_pair(rng, 7, 11, 4)
+    labels = LabelRange(0.0, 5)
+    plain, scored = (
+        structured_step(model, backend, pair, labels, HingeOptions(), score=score)
+        for score in (False, True)
+    )
+    for name, gradient in plain.gradients.items():
+        np.testing.assert_array_equal(gradient, scored.gradients[name])
+    prediction = predict(
+        model, backend, pair.left, pair.right, labels=labels, method="crf", refine=False
+    )
+    error = np.abs(prediction.disparity - pair.disparity)[pair.valid]
+    assert {f"bad{x}" for x in (1, 2, 3, 4)} == set(scored.figures) - set(plain.figures)
+    for pixels in (1, 2, 3, 4):
+        assert scored.figures[f"bad{pixels}"] == pytest.approx(100 * (error > pixels).mean())
 
 
 def test_updating_the_parameters_updates_the_model(rng):

@@ -19,7 +19,7 @@ from .infer import choose_backend
 from .kernels import Backend
 from .labels import LabelRange
 from .memory import inference_memory, peak_memory, require_memory
-from .model import IMAGE_CHANNELS, ModelConfig, StereoModel, predict
+from .model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, predict
 from .synthetic import SceneOptions, generate_scene
 
 SIZES = {
@@ -168,7 +168,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
         curves = {"pixels": pixel_steps(settings[0]), "disparities": label_steps(settings[0])}
     every_setting = dict.fromkeys([*settings, *(x for steps in curves.values() for x in steps)])
     for setting in every_setting:
-        require_memory(model, setting.height, setting.width, setting.disparities)
+        require_memory(model, setting.height, setting.width, setting.disparities, backend)
 
     on_step("generating a stereo pair")
     most = max(setting.disparities for setting in settings)
@@ -224,6 +224,7 @@ def _prediction_sampler(
     """Times `model.predict`, which is all that `hstereo infer` does between reading and writing."""
     left, right = (np.ascontiguousarray(image[: setting.height, : setting.width]) for image in pair)
     labels = LabelRange(0.0, setting.disparities)
+    model = on_device(model, backend)
 
     def sample() -> dict[str, float]:
         begin = time.perf_counter()

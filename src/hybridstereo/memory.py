@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .errors import OutOfMemoryError
+from .kernels import Backend
 from .model import StereoModel
 
 _FLOAT = 4
@@ -54,17 +55,36 @@ def inference_memory(model: StereoModel, height: int, width: int, labels: int) -
     return _FLOAT * max(2 * volume, 2 * features + volume, features + 2 * pixels * widest)
 
 
-def require_memory(model: StereoModel, height: int, width: int, labels: int) -> None:
-    """Refuse work that cannot fit, before it starts, and say what would fit."""
-    free = available_memory()
-    needed = inference_memory(model, height, width, labels)
+def device_memory(model: StereoModel, height: int, width: int, labels: int) -> int:
+    """Bytes of a GPU that `model.predict` needs at its peak.
+
+    Like `inference_memory`, but the CRF has a third volume: it cannot work in place.
+    """
+    volume = height * width * labels
+    return max(_FLOAT * 3 * volume, inference_memory(model, height, width, labels))
+
+
+def require_memory(
+    model: StereoModel, height: int, width: int, labels: int, backend: Backend | None = None
+) -> None:
+    """Refuse work that cannot fit, before it starts, and say what would fit.
+
+    A ``backend`` with memory of its own is asked for it, else the machine.
+    """
+    estimate, where = inference_memory, "memory"
+    free = None if backend is None else backend.free_memory()
+    if free is None:
+        free = available_memory()
+    else:
+        estimate, where = device_memory, "GPU memory"
+    needed = estimate(model, height, width, labels)
     if free is None or needed <= free:
         return
     fitting = labels
-    while fitting > 0 and inference_memory(model, height, width, fitting) > free:
+    while fitting > 0 and estimate(model, height, width, fitting) > free:
         fitting = fitting * 3 // 4
     raise OutOfMemoryError(
-        f"{width}x{height} pixels with {labels} disparities need {format_bytes(needed)} of memory"
+        f"{width}x{height} pixels with {labels} disparities need {format_bytes(needed)} of {where}"
         f" but only {format_bytes(free)} are free",
         f"Use --disparities {fitting} or smaller images" if fitting else "Use smaller images",
     )

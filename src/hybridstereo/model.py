@@ -184,11 +184,19 @@ def _check_config(config: ModelConfig) -> None:
 
 
 class StageClock:
-    """Wall-clock seconds of each stage, in order; tells ``on_stage`` which one begins."""
+    """Wall-clock seconds of each stage, in order; tells ``on_stage`` which one begins.
 
-    def __init__(self, on_stage: Callable[[str], None] | None = None) -> None:
+    ``wait`` is called before the clock is read: a GPU works on while its caller does.
+    """
+
+    def __init__(
+        self,
+        on_stage: Callable[[str], None] | None = None,
+        wait: Callable[[], None] = lambda: None,
+    ) -> None:
         self.seconds: dict[str, float] = {}
         self._on_stage = on_stage
+        self._wait = wait
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -198,6 +206,7 @@ class StageClock:
         begin = time.perf_counter()
         try:
             yield
+            self._wait()
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
 
@@ -226,7 +235,7 @@ def unary_volume(
 ) -> np.ndarray:
     """Images -> features -> correlation -> unary costs ``f`` (H, W, K)."""
     with clock.stage("input"):
-        inputs = [network_input(image, model.unary) for image in (left, right)]
+        inputs = [backend.to_device(network_input(x, model.unary)) for x in (left, right)]
     with clock.stage("unary_cnn"):
         # Popped, so that an input is freed as soon as its features exist.
         features = [features_forward(backend, inputs.pop(0), model.unary) for _ in range(2)]
@@ -245,7 +254,7 @@ def edge_weights(
                 *backend.contrast_weights(left, config.weight_scale, config.alpha, config.beta)
             )
     with clock.stage("input"):
-        network_in = pairwise_input(left, model.unary, model.pairwise)
+        network_in = backend.to_device(pairwise_input(left, model.unary, model.pairwise))
     with clock.stage("pairwise_cnn"):
         return EdgeWeights(
             *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale)
@@ -283,7 +292,7 @@ def predict(
     labels = labels or config.labels
     method = method or config.method
     refine = method == "crf" if refine is None else refine
-    clock = StageClock(on_stage)
+    clock = StageClock(on_stage, backend.synchronize)
 
     volume = unary_volume(model, backend, left, right, labels, clock)
     energy = bounds = None
@@ -298,11 +307,30 @@ def predict(
     else:
         with clock.stage("argmax"):
             chosen = backend.argmin(volume)
-    disparity = labels.to_disparity(chosen)
+    disparity = labels.to_disparity(backend.to_host(chosen))
     if refine:
         with clock.stage("refinement"):
-            disparity += backend.refine(volume, chosen, labels.step)
+            disparity += backend.to_host(backend.refine(volume, chosen, labels.step))
     return Prediction(disparity, labels, energy, bounds, clock.seconds)
+
+
+def _moved(model: StereoModel, move: Callable[[Any], Any]) -> StereoModel:
+    def layers(network: tuple[ConvLayer, ...]) -> tuple[ConvLayer, ...]:
+        return tuple(
+            ConvLayer(move(x.weight), None if x.bias is None else move(x.bias)) for x in network
+        )
+
+    return replace(model, unary=layers(model.unary), pairwise=layers(model.pairwise))
+
+
+def on_device(model: StereoModel, backend: Backend) -> StereoModel:
+    """The model with its parameters on the device, so that they go there only once."""
+    return _moved(model, backend.to_device)
+
+
+def on_host(model: StereoModel, backend: Backend) -> StereoModel:
+    """The model with its parameters as NumPy arrays."""
+    return _moved(model, backend.to_host)
 
 
 def with_config(model: StereoModel, **changes: object) -> StereoModel:

@@ -45,8 +45,7 @@ def pairwise_forward(
         Weights (H, W) of the edges to the right (channel 0) and to the lower neighbour (channel 1).
     """
     linear = network_forward(backend, network_in, layers, False, keep)
-    weights = np.abs(linear) * np.asarray(scale, linear.dtype)
-    return np.ascontiguousarray(weights[..., 0]), np.ascontiguousarray(weights[..., 1])
+    return backend.magnitude_forward(linear, scale)
 
 
 def pairwise_backward(
@@ -58,7 +57,5 @@ def pairwise_backward(
     scale: float,
 ) -> list[ConvLayer]:
     """Gradients of the Pairwise-CNN's parameters from those of the edge weights (H, W)."""
-    linear = kept[-1]
-    dweights = np.stack([dwx, dwy], axis=-1).astype(linear.dtype)
-    dlinear = np.sign(linear) * dweights * np.asarray(scale, linear.dtype)
+    dlinear = backend.magnitude_backward(dwx, dwy, kept[-1], scale)
     return network_backward(backend, dlinear, kept, layers, False)

@@ -36,8 +36,12 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
         return column(offsets[entry["stage"]] + entry["step"])
 
     validation = [(at(e), e["bad1"]) for e in entries if e["kind"] == "validation"]
-    training = [(at(e), e["bad1"]) for e in entries if e["kind"] == "step" and "bad1" in e]
-    top = max([10.0] + [value for _, value in validation + _smooth(training)])
+    # The error jumps where a stage brings the CRF, so nothing is averaged across a border.
+    training = [
+        _smooth([(at(e), e["bad1"]) for e in entries if _is_scored(e) and e["stage"] == stage])
+        for stage in stages
+    ]
+    top = max([10.0] + [value for _, value in sum(training, validation)])
     top = 5.0 * np.ceil(top / 5.0)
 
     def row(value: float, highest: float = top) -> float:
@@ -62,7 +66,8 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
             # Losses of different stages are not comparable: each is scaled to its own maximum.
             highest = max(max(value for _, value in _smooth(losses)), 1e-12)
             _line(canvas, [(x, row(0.5 * top * v / highest)) for x, v in _smooth(losses)], _LOSS)
-    _line(canvas, [(x, row(value)) for x, value in _smooth(training)], _TRAINING)
+    for curve in training:
+        _line(canvas, [(x, row(value)) for x, value in curve], _TRAINING)
     _line(canvas, [(x, row(value)) for x, value in validation], _VALIDATION, 2)
     for x, value in validation:
         centre = (round(x), round(row(value)))
@@ -75,6 +80,11 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
     _legend(canvas)
     _text(canvas, f"{total} steps", (_WIDTH - _RIGHT - 90, _HEIGHT - _BOTTOM + 24))
     write_image(path, canvas)
+
+
+def _is_scored(entry: dict[str, Any]) -> bool:
+    """Whether the training error was measured at this step."""
+    return entry["kind"] == "step" and "bad1" in entry
 
 
 def _legend(canvas: np.ndarray) -> None:

@@ -14,7 +14,7 @@ from ..kernels import Backend
 from ..labels import LabelRange
 from ..model import StageClock, StereoModel, edge_weights
 from ..pairwise import pairwise_backward, pairwise_forward, pairwise_input
-from .losses import Target, cross_entropy, make_target, structured_hinge
+from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
 
 Gradients = dict[str, np.ndarray]
 PENALTIES = ("p1", "p2")
@@ -71,7 +71,8 @@ class _UnaryPass:
         self._disparities = labels.disparities
         self._kept: list[list[np.ndarray]] = [[], []]
         for image, kept in zip((pair.left, pair.right), self._kept, strict=True):
-            features_forward(backend, network_input(image, model.unary), model.unary, kept)
+            network_in = backend.to_device(network_input(image, model.unary))
+            features_forward(backend, network_in, model.unary, kept)
         self.volume = backend.correlation_forward(*self._features, self._disparities)
 
     @property
@@ -85,7 +86,9 @@ class _UnaryPass:
             _named("unary", features_backward(self._backend, gradient, kept, self._layers))
             for gradient, kept in zip(dfeatures, self._kept, strict=True)
         )
-        return {name: left[name] + right[name] for name in left}
+        for name, gradient in left.items():
+            self._backend.add_to(gradient, right[name])
+        return left
 
 
 def unary_step(
@@ -94,8 +97,8 @@ def unary_step(
     """Cross-entropy of the network alone (stage ``unary``)."""
     target = make_target(pair.disparity, pair.valid, labels)
     forward = _UnaryPass(model, backend, pair, labels)
-    loss, ds = cross_entropy(forward.volume, target, soft)
-    figures = {"bad1": _bad_labels(backend.argmin(forward.volume), target, 1.0 / labels.step)}
+    loss, ds = cross_entropy(backend, forward.volume, target, soft)
+    figures = _training_error(backend, backend.argmin(forward.volume), target, labels)
     return Step(loss, forward.backward(ds), figures)
 
 
@@ -105,17 +108,20 @@ def structured_step(
     pair: StereoPair,
     labels: LabelRange,
     options: HingeOptions,
+    score: bool = False,
 ) -> Step:
     """Structured hinge of the whole model (stages ``joint`` and ``full``).
 
-    The Pairwise-CNN gets gradients if the model uses it.
+    The Pairwise-CNN gets gradients if the model uses it.  The minimiser that the hinge needs is
+    that of the augmented problem, so the training error costs a solution of its own: ``score``
+    asks for it.
     """
     config = model.config
     target = make_target(pair.disparity, pair.valid, labels)
     forward = _UnaryPass(model, backend, pair, labels)
     kept: list[np.ndarray] = []
     if config.edge_model == "cnn":
-        network_in = pairwise_input(pair.left, model.unary, model.pairwise)
+        network_in = backend.to_device(pairwise_input(pair.left, model.unary, model.pairwise))
         edges = EdgeWeights(
             *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale, kept)
         )
@@ -131,6 +137,11 @@ def structured_step(
         options.tau,
         options.iterations,
     )
+    figures = {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement}
+    if score:
+        crf = edges.wx, edges.wy, config.p1, config.p2
+        minorant, _ = backend.dual_mm(forward.volume, *crf, options.iterations)
+        figures |= _training_error(backend, backend.read_out(minorant), target, labels)
     gradients = forward.backward(backend.softmax_backward(forward.volume, hinge.df))
     if kept:
         gradients |= _named(
@@ -140,14 +151,14 @@ def structured_step(
             ),
         )
     gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
-    return Step(
-        hinge.loss,
-        gradients,
-        {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement},
-    )
+    return Step(hinge.loss, gradients, figures)
 
 
-def _bad_labels(labels: np.ndarray, target: Target, threshold: float) -> float:
-    """Percentage of valid pixels whose label is off by more than ``threshold`` labels."""
-    wrong = np.abs(labels - target.position) > threshold
-    return 100.0 * float(wrong[target.valid].sum()) / max(target.count, 1)
+def _training_error(
+    backend: Backend, chosen: np.ndarray, target: Target, labels: LabelRange
+) -> dict[str, float]:
+    """bad1..bad4 of a labelling of the training crop, in percent, without refinement."""
+    return {
+        f"bad{pixels}": bad_labels(backend, chosen, target, pixels / labels.step)
+        for pixels in (1, 2, 3, 4)
+    }

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..crf import EdgeWeights
 from ..datasets import StereoPair
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
@@ -57,8 +58,9 @@ def imitate_contrast(
     sums, squares, edges = np.zeros(2), np.zeros(2), np.zeros(2)
     for pair in pairs:
         network_in = pairwise_input(pair.left, model.unary, hidden)
-        units = network_forward(backend, network_in, hidden, True)
-        wanted = edge_weights(model, backend, pair.left, StageClock())
+        units = backend.to_host(network_forward(backend, network_in, hidden, True))
+        contrast = edge_weights(model, backend, pair.left, StageClock())
+        wanted = EdgeWeights(backend.to_host(contrast.wx), backend.to_host(contrast.wy))
         # The last column of wx and the last row of wy belong to no edge.
         inside = [(units[:, :-1], wanted.wx[:, :-1]), (units[:-1], wanted.wy[:-1])]
         for direction, (seen, weights) in enumerate(inside):

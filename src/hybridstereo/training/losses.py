@@ -7,14 +7,13 @@ rate does not depend on the size of the image.  The paper sums; its rates differ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..crf import EdgeWeights, Penalties
 from ..kernels import Backend
 from ..labels import LabelRange
-
-_TINY = 1e-37
 
 
 @dataclass(frozen=True)
@@ -51,11 +50,24 @@ def make_target(disparity: np.ndarray, valid: np.ndarray, labels: LabelRange) ->
     return Target(position, np.floor(position + 0.5).astype(np.int32), inside)
 
 
-def cross_entropy(f: np.ndarray, target: Target, soft: bool) -> tuple[float, np.ndarray]:
+def _truth(backend: Backend, target: Target) -> tuple[Any, Any, Any]:
+    """The position, the nearest label and the mask of a target, on the device."""
+    return (
+        backend.to_device(target.position),
+        backend.to_device(target.nearest),
+        backend.to_device(target.valid),
+    )
+
+
+def cross_entropy(
+    backend: Backend, f: np.ndarray, target: Target, soft: bool
+) -> tuple[float, np.ndarray]:
     """Mean pixel-wise cross-entropy (paper, eq. 8) and its gradient w.r.t. the scores.
 
     Parameters
     ----------
+    backend
+        Where to compute.
     f
         ``-softmax(s)``, (H, W, K).
     target
@@ -69,23 +81,14 @@ def cross_entropy(f: np.ndarray, target: Target, soft: bool) -> tuple[float, np.
     loss, ds
         ``ds`` (H, W, K) is zero at invalid pixels.
     """
-    count = max(target.count, 1)
-    rows, columns = np.nonzero(target.valid)
-    if soft:
-        lower = np.floor(target.position[rows, columns]).astype(np.int64)
-        share = target.position[rows, columns] - lower
-        upper = np.minimum(lower + 1, f.shape[2] - 1)
-        parts = [(lower, 1.0 - share), (upper, share)]
-    else:
-        parts = [(target.nearest[rows, columns].astype(np.int64), np.ones(rows.size))]
-    ds = np.where(target.valid[..., None], f, f.dtype.type(0)) * f.dtype.type(-1.0 / count)
-    loss = 0.0
-    for label, share in parts:
-        probability = np.maximum(-f[rows, columns, label].astype(np.float64), _TINY)
-        loss -= float((share * np.log(probability)).sum())
-        # The two neighbours of one pixel are never the same label unless one share is zero.
-        ds[rows, columns, label] -= (share / count).astype(f.dtype)
-    return loss / count, ds
+    return backend.cross_entropy(f, *_truth(backend, target), max(target.count, 1), soft)
+
+
+def bad_labels(backend: Backend, labels: np.ndarray, target: Target, threshold: float) -> float:
+    """Percentage of valid pixels whose label is off by more than ``threshold`` labels."""
+    position, _, valid = _truth(backend, target)
+    wrong = backend.count_bad_labels(labels, position, valid, threshold)
+    return 100.0 * wrong / max(target.count, 1)
 
 
 @dataclass(frozen=True)
@@ -106,18 +109,18 @@ class Hinge:
     dp2: float
 
 
-def augment_costs(f: np.ndarray, target: Target, gamma: float, tau: float) -> np.ndarray:
+def augment_costs(
+    backend: Backend, f: np.ndarray, target: Target, gamma: float, tau: float
+) -> np.ndarray:
     """Loss-augmented unaries ``f - gamma * min(|k - x*|, tau)`` on valid pixels."""
-    labels = np.arange(f.shape[2], dtype=np.int32)
-    distance = np.abs(labels - target.nearest[..., None])
-    penalty = np.minimum(distance, tau).astype(f.dtype) * f.dtype.type(gamma)
-    return f - np.where(target.valid[..., None], penalty, f.dtype.type(0))
+    _, nearest, valid = _truth(backend, target)
+    return backend.augment_costs(f, nearest, valid, gamma, tau)
 
 
-def task_loss(labels: np.ndarray, target: Target, tau: float) -> float:
+def task_loss(backend: Backend, labels: np.ndarray, target: Target, tau: float) -> float:
     """Mean truncated absolute difference of labels over valid pixels."""
-    distance = np.minimum(np.abs(labels - target.nearest), tau)
-    return float(distance[target.valid].sum()) / max(target.count, 1)
+    _, nearest, valid = _truth(backend, target)
+    return backend.task_loss(labels, nearest, valid, tau) / max(target.count, 1)
 
 
 def structured_hinge(
@@ -135,49 +138,24 @@ def structured_hinge(
     Where the truth is unknown, ``x*`` takes the label of the loss-augmented solution: such pixels
     pull nothing, and edges that touch one do not either.
     """
-    augmented = augment_costs(f, target, gamma, tau)
-    row_labels = np.empty(f.shape[:2], np.int32)
-    minorant, bounds = backend.dual_mm(
-        augmented, edges.wx, edges.wy, penalties.p1, penalties.p2, iterations, row_labels
-    )
+    _, nearest, valid = _truth(backend, target)
+    crf = edges.wx, edges.wy, penalties.p1, penalties.p2
+    augmented = backend.augment_costs(f, nearest, valid, gamma, tau)
+    row_labels = backend.empty(f.shape[:2], np.int32)
+    minorant, bounds = backend.dual_mm(augmented, *crf, iterations, row_labels)
     worst = backend.read_out(minorant)
-    truth = np.where(target.valid, target.nearest, worst).astype(np.int32)
+    truth = backend.complete_truth(nearest, valid, worst)
     count = max(target.count, 1)
     # On x* the augmentation is zero, so f itself gives its energy.
-    energy = backend.energy(f, edges.wx, edges.wy, penalties.p1, penalties.p2, truth)
-
-    df = np.zeros_like(f)
-    rows, columns = np.nonzero(target.valid & (truth != worst))
-    df[rows, columns, truth[rows, columns]] += f.dtype.type(1.0 / count)
-    df[rows, columns, worst[rows, columns]] -= f.dtype.type(1.0 / count)
-
-    valid = target.valid
-    dp1 = dp2 = 0.0
-    dweights = []
-    for weights, first, second in (
-        (edges.wx, np.s_[:, :-1], np.s_[:, 1:]),
-        (edges.wy, np.s_[:-1, :], np.s_[1:, :]),
-    ):
-        both = valid[first] & valid[second]
-        jumps = [np.abs(x[first] - x[second]) for x in (truth, worst)]
-        ones, more = (
-            [np.where(both, condition(jump), False) for jump in jumps]
-            for condition in (lambda j: j == 1, lambda j: j > 1)
-        )
-        one_change = ones[0].astype(np.float64) - ones[1]
-        more_change = more[0].astype(np.float64) - more[1]
-        dp1 += float((weights[first] * one_change).sum())
-        dp2 += float((weights[first] * more_change).sum())
-        gradient = np.zeros_like(weights)
-        gradient[first] = (penalties.p1 * one_change + penalties.p2 * more_change) / count
-        dweights.append(gradient)
+    energy = backend.energy(f, *crf, truth)
+    gradients = backend.hinge_gradients(f, *crf, truth, worst, valid, count)
     return Hinge(
         loss=(energy - float(bounds[-1])) / count,
-        task_loss=task_loss(worst, target, tau),
-        disagreement=float((row_labels != worst).mean()),
-        df=df,
-        dwx=dweights[0],
-        dwy=dweights[1],
-        dp1=dp1 / count,
-        dp2=dp2 / count,
+        task_loss=backend.task_loss(worst, nearest, valid, tau) / count,
+        disagreement=backend.count_different(row_labels, worst) / target.valid.size,
+        df=gradients.df,
+        dwx=gradients.dwx,
+        dwy=gradients.dwy,
+        dp1=gradients.dp1,
+        dp2=gradients.dp2,
     )

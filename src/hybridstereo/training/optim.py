@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..kernels import Backend, select
+
 
 @dataclass(frozen=True)
 class SgdOptions:
@@ -42,17 +44,21 @@ def learning_rate(options: SgdOptions, progress: float) -> float:
     return options.lr
 
 
-def gradient_norm(gradients: Mapping[str, np.ndarray]) -> float:
+def gradient_norm(gradients: Mapping[str, np.ndarray], backend: Backend | None = None) -> float:
     """Euclidean norm of all gradients together, accumulated in float64."""
-    return math.sqrt(sum(float(np.vdot(g, g.astype(np.float64))) for g in gradients.values()))
+    device = backend or select("cpu")
+    return math.sqrt(sum(device.squared_norm(g) for g in gradients.values()))
 
 
-def clip_gradients(gradients: Mapping[str, np.ndarray], limit: float) -> float:
+def clip_gradients(
+    gradients: Mapping[str, np.ndarray], limit: float, backend: Backend | None = None
+) -> float:
     """Scale gradients in place so that their norm is at most ``limit``; returns the norm before."""
-    norm = gradient_norm(gradients)
+    device = backend or select("cpu")
+    norm = gradient_norm(gradients, device)
     if limit > 0 and norm > limit:
         for gradient in gradients.values():
-            gradient *= gradient.dtype.type(limit / norm)
+            device.scale_by(gradient, limit / norm)
     return norm
 
 
@@ -67,6 +73,8 @@ class Sgd:
         Settings.
     rates
         Factors of the learning rate of single parameters; 1 for those not named.
+    backend
+        Where the parameters and their gradients are; by default the CPU.
     """
 
     def __init__(
@@ -74,23 +82,33 @@ class Sgd:
         parameters: Mapping[str, np.ndarray],
         options: SgdOptions,
         rates: Mapping[str, float] | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self.parameters = parameters
         self.options = options
-        self.momentum = {name: np.zeros_like(array) for name, array in parameters.items()}
+        self._backend = backend or select("cpu")
         self._rates = dict(rates or {})
+        self.momentum: dict[str, np.ndarray] = {}
+        self.restore_momentum({x: np.zeros(a.shape, a.dtype) for x, a in parameters.items()})
+
+    def restore_momentum(self, momentum: Mapping[str, np.ndarray]) -> None:
+        """Take over the momentum of an earlier run, given as NumPy arrays."""
+        for name, velocity in momentum.items():
+            # What is on the host, such as the penalties, is updated there.
+            on_host = isinstance(self.parameters[name], np.ndarray)
+            self.momentum[name] = velocity if on_host else self._backend.to_device(velocity)
 
     def step(self, gradients: Mapping[str, np.ndarray], lr: float) -> None:
         """One update of all parameters that have a gradient."""
         options = self.options
         for name, gradient in gradients.items():
-            parameter, velocity = self.parameters[name], self.momentum[name]
-            number = parameter.dtype.type
-            if options.weight_decay and name.endswith("/weight"):
-                gradient = gradient + number(options.weight_decay) * parameter
-            velocity *= number(options.momentum)
-            velocity += gradient
-            direction = velocity
-            if options.nesterov:
-                direction = gradient + number(options.momentum) * velocity
-            parameter -= number(lr * self._rates.get(name, 1.0)) * direction
+            decays = name.endswith("/weight")
+            self._backend.sgd_update(
+                self.parameters[name],
+                self.momentum[name],
+                gradient,
+                lr * self._rates.get(name, 1.0),
+                options.momentum,
+                options.nesterov,
+                options.weight_decay if decays else 0.0,
+            )

@@ -1,0 +1,227 @@
+"""Dual_MM on the GPU: the twin of ``dualmm_cpu.py``; the sweeps themselves are in ``chains_cuda``.
+
+Read-out gives every pixel a warp, whose lanes share its labels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numba import float64, int32, uint32, uint64
+
+from . import cudalib
+from .chains_cuda import move_minorants
+from .cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
+from .sums_cuda import add_up, sum_of, total
+
+cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
+
+_LANES = 32
+_WARPS = 4  # per block
+_BLOCK = (_LANES, _WARPS)
+_THREADS = _LANES * _WARPS
+_ALL_LANES = 0xFFFFFFFF
+_NO_LABEL = 2**31 - 1
+
+# Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
+_TIE_TOLERANCE = 1e-6
+_TIE_BLOCK = 8
+
+
+def dual_mm(
+    f: Any, wx: Any, wy: Any, p1: float, p2: float, iterations: int, row_labels: Any = None
+) -> tuple[Any, np.ndarray]:
+    """Minimise the CRF by Dual_MM; arguments and results as `dualmm_cpu.dual_mm`.
+
+    ``f``, the minorant and ``row_labels`` are on the device, the bounds are not.
+    """
+    height, width, labels = f.shape
+    volume = cudalib.to_device(f).reshape(-1)
+    weights = [cudalib.to_device(w, volume.dtype).reshape(-1) for w in (wx, wy)]
+    rows, columns = (height, width, width, 1), (width, height, 1, width)
+    turns = [cudalib.empty(volume.shape, volume.dtype) for _ in range(2)]
+    sweeps = 2 * iterations
+    minima = cudalib.empty((height * width,), volume.dtype)
+    sums = []
+    nobody_asks = cudalib.empty((1,), np.int32)
+    for sweep in range(sweeps):
+        vote = row_labels is not None and sweep == sweeps - 2
+        # The costs start as f, and f - f + F is F.
+        move_minorants(
+            volume,
+            turns[(sweep - 1) % 2] if sweep else volume,
+            turns[sweep % 2],
+            weights[sweep % 2],
+            minima,
+            row_labels.reshape(-1) if vote else nobody_asks,
+            columns if sweep % 2 else rows,
+            (p1, p2),
+            plain=sweep in (0, sweeps - 1),
+            vote=vote,
+        )
+        sums.append(add_up(minima))
+    minorant = turns[(sweeps - 1) % 2].reshape(height, width, labels)
+    return minorant, np.array([total(x) for x in sums])
+
+
+# ---------------------------------------------------------------- read-out
+
+
+@device_function
+def _lowest_of_warp(value: Any) -> Any:
+    """The minimum over the lanes, in all of them."""
+    value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 16))
+    value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 8))
+    value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 4))
+    value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 2))
+    return min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 1))
+
+
+@kernel_family(("float32", False), ("float32", True))
+def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
+    """chosen[i] = the label of smallest cost of pixel i.
+
+    Without ``ties`` the lowest of them; with ``ties`` as `dualmm_cpu.read_out` breaks them.  The
+    second look at the costs finds them in the cache.
+    """
+    number = getattr(numba, dtype)
+    infinity = math.inf
+
+    @kernel(f"{dtype}[::1], int32[::1], int32, int32", _THREADS)
+    def dualmm_read_out(volume: Any, chosen: Any, pixels: Any, labels: Any) -> None:
+        lane = int32(cuda.threadIdx.x)
+        pixel = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
+        if pixel >= pixels:
+            return
+        at = uint64(uint32(pixel)) * uint64(uint32(labels))
+        low = number(infinity)
+        for k in range(lane, labels, _LANES):
+            low = min(low, volume[at + uint64(k)])
+        low = _lowest_of_warp(low)
+        limit = low
+        if ties:
+            limit = low + number(_TIE_TOLERANCE) * abs(low)
+        first = int32(_NO_LABEL)
+        for k in range(lane, labels, _LANES):
+            if volume[at + uint64(k)] <= limit:
+                first = min(first, int32(k))
+        first = _lowest_of_warp(first)
+        if ties:
+            # The highest tied label of its block: the lowest of the negated ones.
+            begin = int32(first // _TIE_BLOCK * _TIE_BLOCK)
+            k = int32(begin + lane)
+            tied = int32(-first)
+            if lane < _TIE_BLOCK and k < labels and volume[at + uint64(k)] <= limit:
+                tied = int32(-k)
+            first = int32(-_lowest_of_warp(tied))
+        if lane == 0:
+            chosen[uint32(pixel)] = first
+
+    return dualmm_read_out
+
+
+def _label_per_pixel(volume: Any, ties: bool) -> Any:
+    volume = cudalib.to_device(volume)
+    height, width, labels = volume.shape
+    chosen = cudalib.empty((height, width), np.int32)
+    launch(
+        _read_out_kernel(str(volume.dtype), ties), blocks_for(chosen.size, _WARPS), _BLOCK,
+        volume.reshape(-1), chosen.reshape(-1), chosen.size, labels,
+    )  # fmt: skip
+    return chosen
+
+
+def argmin(volume: Any) -> Any:
+    """The label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""
+    return _label_per_pixel(volume, ties=False)
+
+
+def read_out(minorant: Any) -> Any:
+    """The labelling that a minorant stands for, as `dualmm_cpu.read_out`."""
+    return _label_per_pixel(minorant, ties=True)
+
+
+@kernel_family(("float32",))
+def _energy_kernel(dtype: str) -> Kernel:
+    """terms[i] = what pixel i contributes to the energy: its cost and its two edges."""
+
+    @kernel(
+        f"{dtype}[::1], {dtype}[::1], {dtype}[::1], float64, float64, int32[::1], float64[::1],"
+        " int32, int32, int32",
+        _THREADS,
+    )
+    def dualmm_energy(
+        f: Any, wx: Any, wy: Any, p1: Any, p2: Any, chosen: Any, terms: Any,
+        height: Any, width: Any, labels: Any,
+    ) -> None:  # fmt: skip
+        i = uint32(cuda.grid(1))
+        pixels = int32(height * width)
+        if i >= pixels:
+            return
+        label = chosen[i]
+        term = float64(f[uint64(i) * uint64(uint32(labels)) + uint64(uint32(label))])
+        if int32(i) % width + 1 < width:
+            jump = abs(label - chosen[uint32(i + 1)])
+            if jump > 0:
+                term += float64(wx[i]) * (p1 if jump == 1 else p2)
+        if int32(i) + width < pixels:
+            jump = abs(label - chosen[uint32(i + width)])
+            if jump > 0:
+                term += float64(wy[i]) * (p1 if jump == 1 else p2)
+        terms[i] = term
+
+    return dualmm_energy
+
+
+def energy(f: Any, wx: Any, wy: Any, p1: float, p2: float, labels: Any) -> float:
+    """Energy (paper, eq. 1) of a labelling, accumulated in float64; arguments as `dual_mm`."""
+    f = cudalib.to_device(f)
+    height, width, count = f.shape
+    terms = cudalib.empty((height * width,), np.float64)
+    launch(
+        _energy_kernel(str(f.dtype)), blocks_for(terms.size, _THREADS), _THREADS,
+        f.reshape(-1),
+        *(cudalib.to_device(w, f.dtype).reshape(-1) for w in (wx, wy)),
+        p1, p2, cudalib.to_device(labels, np.int32).reshape(-1), terms, height, width, count,
+    )  # fmt: skip
+    return sum_of(terms)
+
+
+@kernel_family(("float32",))
+def _refine_kernel(dtype: str) -> Kernel:
+    """offsets[i] = sub-label shift of pixel i, in pixels."""
+
+    @kernel(f"{dtype}[::1], int32[::1], float64, float32[::1], int32, int32", _THREADS)
+    def dualmm_refine(
+        volume: Any, chosen: Any, step: Any, offsets: Any, pixels: Any, labels: Any
+    ) -> None:
+        i = uint32(cuda.grid(1))
+        if i >= pixels:
+            return
+        z = chosen[i]
+        shift = 0.0
+        if 0 < z < labels - 1:
+            at = uint64(i) * uint64(uint32(labels)) + uint64(uint32(z))
+            before, after = volume[at - uint64(1)], volume[at + uint64(1)]
+            slope = float64(before - after) / (2.0 * step)
+            bend = float64(before) - 2.0 * float64(volume[at]) + float64(after)
+            curvature = bend / (step * step)
+            shift = slope / max(1e-3, curvature)
+        offsets[i] = shift
+
+    return dualmm_refine
+
+
+def refine(volume: Any, labels: Any, step: float) -> Any:
+    """Sub-label refinement, as `dualmm_cpu.refine`: offsets in pixels, float32 (H, W)."""
+    volume = cudalib.to_device(volume)
+    offsets = cudalib.empty(labels.shape, np.float32)
+    launch(
+        _refine_kernel(str(volume.dtype)), blocks_for(offsets.size, _THREADS), _THREADS,
+        volume.reshape(-1), cudalib.to_device(labels, np.int32).reshape(-1), step,
+        offsets.reshape(-1), offsets.size, volume.shape[2],
+    )  # fmt: skip
+    return offsets

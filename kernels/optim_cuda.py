@@ -1,0 +1,134 @@
+"""What an optimiser does with arrays, on the GPU: the twin of ``optim_cpu.py``.
+
+Single numbers such as the CRF's penalties stay on the host: NumPy arrays are left to the twin.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import uint32
+
+from . import optim_cpu
+from .cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .sums_cuda import square_sum_of
+
+cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
+
+_THREADS = 128
+
+
+def squared_norm(array: Any) -> float:
+    """Sum of the squares, accumulated in float64."""
+    if isinstance(array, np.ndarray):
+        return optim_cpu.squared_norm(array)
+    return square_sum_of(array)
+
+
+@kernel_family(("float32",))
+def _scale_kernel(dtype: str) -> Kernel:
+    @kernel(f"{dtype}[::1], {dtype}, int32", _THREADS)
+    def scale_by(array: Any, factor: Any, size: Any) -> None:
+        i = uint32(cuda.grid(1))
+        if i < size:
+            array[i] *= factor
+
+    return scale_by
+
+
+def scale_by(array: Any, factor: float) -> None:
+    """``array *= factor``."""
+    if isinstance(array, np.ndarray):
+        optim_cpu.scale_by(array, factor)
+        return
+    launch(
+        _scale_kernel(str(array.dtype)), blocks_for(array.size, _THREADS), _THREADS,
+        array.reshape(-1), factor, array.size,
+    )  # fmt: skip
+
+
+@kernel_family(("float32",))
+def _divide_kernel(dtype: str) -> Kernel:
+    @kernel(f"{dtype}[::1], {dtype}, int32", _THREADS)
+    def divide_by(array: Any, divisor: Any, size: Any) -> None:
+        i = uint32(cuda.grid(1))
+        if i < size:
+            array[i] /= divisor
+
+    return divide_by
+
+
+def divide_by(array: Any, divisor: float) -> None:
+    """``array /= divisor``."""
+    if isinstance(array, np.ndarray):
+        optim_cpu.divide_by(array, divisor)
+        return
+    launch(
+        _divide_kernel(str(array.dtype)), blocks_for(array.size, _THREADS), _THREADS,
+        array.reshape(-1), divisor, array.size,
+    )  # fmt: skip
+
+
+@kernel_family(("float32",))
+def _add_kernel(dtype: str) -> Kernel:
+    @kernel(f"{dtype}[::1], {dtype}[::1], int32", _THREADS)
+    def add_to(target: Any, source: Any, size: Any) -> None:
+        i = uint32(cuda.grid(1))
+        if i < size:
+            target[i] += source[i]
+
+    return add_to
+
+
+def add_to(target: Any, source: Any) -> None:
+    """``target += source``."""
+    if isinstance(target, np.ndarray):
+        optim_cpu.add_to(target, source)
+        return
+    launch(
+        _add_kernel(str(target.dtype)), blocks_for(target.size, _THREADS), _THREADS,
+        target.reshape(-1), source.reshape(-1), target.size,
+    )  # fmt: skip
+
+
+@kernel_family(("float32",))
+def _sgd_kernel(dtype: str) -> Kernel:
+    @kernel(
+        f"{dtype}[::1], {dtype}[::1], {dtype}[::1], {dtype}, {dtype}, int32, {dtype}, int32",
+        _THREADS,
+    )
+    def sgd_update(
+        parameter: Any, velocity: Any, gradient: Any, lr: Any, momentum: Any, nesterov: Any,
+        weight_decay: Any, size: Any,
+    ) -> None:  # fmt: skip
+        i = uint32(cuda.grid(1))
+        if i < size:
+            slope = gradient[i] + weight_decay * parameter[i]
+            speed = momentum * velocity[i] + slope
+            velocity[i] = speed
+            if nesterov:
+                speed = slope + momentum * speed
+            parameter[i] -= lr * speed
+
+    return sgd_update
+
+
+def sgd_update(
+    parameter: Any,
+    velocity: Any,
+    gradient: Any,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+) -> None:
+    """One step of SGD with momentum; ``parameter`` and ``velocity`` change."""
+    if isinstance(parameter, np.ndarray):
+        optim_cpu.sgd_update(parameter, velocity, gradient, lr, momentum, nesterov, weight_decay)
+        return
+    launch(
+        _sgd_kernel(str(parameter.dtype)), blocks_for(parameter.size, _THREADS), _THREADS,
+        parameter.reshape(-1), velocity.reshape(-1), gradient.reshape(-1),
+        lr, momentum, nesterov, weight_decay, parameter.size,
+    )  # fmt: skip
