@@ -62,9 +62,13 @@ def in_simulator() -> bool:
 @cache
 def compiled(function: cudalib.Kernel, architecture: tuple[int, int] = ARCHITECTURE) -> Any:
     """The kernel as the emulator runs it, compiled once per process."""
-    return load_ptxemu().compile(
-        function.py_func, f"void({function.signature})", cc=architecture, lineinfo=True
-    )
+    signature = f"void({function.signature})"
+    emulator = load_ptxemu()
+    try:
+        # With the lines of the source, which messages about faults then name.
+        return emulator.compile(function.py_func, signature, cc=architecture, lineinfo=True)
+    except Exception:  # NVVM rejects the line information of some kernels, not the kernels
+        return emulator.compile(function.py_func, signature, cc=architecture)
 
 
 class EmulatedDevice(cudalib.Device):

@@ -8,11 +8,19 @@ import pytest
 from test_features import as_pairs, network
 from test_pairwise import pairwise_network
 
+from hybridstereo.census import census_model
 from hybridstereo.errors import ModelError
 from hybridstereo.features import ConvLayer
 from hybridstereo.io.weights import WeightFile
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import ModelConfig, StereoModel, predict
+from hybridstereo.model import (
+    ModelConfig,
+    StageClock,
+    StereoModel,
+    predict,
+    predict_from_volume,
+    unary_volume,
+)
 
 LABELS = LabelRange(-1.0, 6)
 
@@ -159,3 +167,33 @@ def test_paper_parameter_count():
     model = StereoModel(tuple(unary), tuple(pairwise))
     assert model.parameter_count == 282_248
     assert replace(model, pairwise=()).parameter_count == 243_400
+
+
+@pytest.mark.parametrize("method", ["crf", "argmax"])
+@pytest.mark.parametrize("refine", [False, True])
+def test_prediction_from_a_volume_is_the_second_half_of_predict(backend, rng, method, refine):
+    left = rng.random((16, 24, 3), np.float32)
+    right = np.roll(left, -2, axis=1)
+    model, labels = census_model(), LabelRange(0.0, 6)
+    expected = predict(model, backend, left, right, labels=labels, method=method, refine=refine)
+    costs = unary_volume(model, backend, left, right, labels, StageClock())
+    before = costs.copy()
+    found = predict_from_volume(model, backend, left, costs, labels, method=method, refine=refine)
+    np.testing.assert_array_equal(found.prediction.disparity, expected.disparity)
+    np.testing.assert_array_equal(costs, before)
+    assert found.prediction.energy == expected.energy
+    assert (found.minorant is None) == (method == "argmax")
+
+
+def test_labels_say_what_the_volume_stands_for(backend):
+    costs = np.ones((8, 8, 4), np.float32)
+    costs[:, :, 3] = 0
+    found = predict_from_volume(
+        census_model(),
+        backend,
+        np.zeros((8, 8, 3), np.float32),
+        costs,
+        LabelRange(-1.0, 4, 0.5),
+        refine=False,
+    )
+    np.testing.assert_array_equal(found.prediction.disparity, np.full((8, 8), 0.5))

@@ -24,8 +24,14 @@ from .io.images import (
 from .io.volumes import check_volume_output, fill_unknown, read_volume, write_volume
 from .labels import LabelRange
 from .memory import inference_memory, peak_memory, require_memory
-from .model import Prediction, StageClock, StereoModel, predict, unary_volume
-from .volume import predict_from_volume
+from .model import (
+    Prediction,
+    StageClock,
+    StereoModel,
+    predict,
+    predict_from_volume,
+    unary_volume,
+)
 from .zoo import DEFAULT_MODEL, load_model
 
 

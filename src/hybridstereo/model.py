@@ -261,6 +261,77 @@ def edge_weights(
         )
 
 
+@dataclass(frozen=True, eq=False)
+class VolumePrediction:
+    """A prediction, and the costs that it was read out of.
+
+    ``minorant`` (H, W, K) is the volume after the CRF, on the device of the backend; None for the
+    ``argmax`` method.
+    """
+
+    prediction: Prediction
+    minorant: Any
+
+
+def predict_from_volume(
+    model: StereoModel,
+    backend: Backend,
+    left: np.ndarray,
+    costs: Any,
+    labels: LabelRange,
+    *,
+    method: str | None = None,
+    iterations: int | None = None,
+    refine: bool | None = None,
+    clock: StageClock | None = None,
+) -> VolumePrediction:
+    """Disparity map of an image, given its matching costs, whichever matcher they come from.
+
+    Parameters
+    ----------
+    model
+        Gives edge weights (by contrast or its Pairwise-CNN), penalties and defaults; its Unary-CNN
+        is not used.
+    backend
+        Where to compute.
+    left
+        RGB image (H, W, 3), float32 in [0, 1].
+    costs
+        (H, W, K) float32, all finite, low is good: a NumPy array, or an array of the backend.
+    labels
+        What the K labels stand for.
+    method, iterations, refine
+        As for `model.predict`.
+    clock
+        Takes the time of the stages.
+    """
+    config = model.config
+    method = method or config.method
+    refine = method == "crf" if refine is None else refine
+    clock = clock or StageClock(wait=backend.synchronize)
+    if isinstance(costs, np.ndarray):
+        costs = backend.to_device(costs)
+    energy = bounds = minorant = None
+    if method == "crf":
+        edges = edge_weights(model, backend, left, clock)
+        with clock.stage("crf"):
+            solution = solve(
+                backend, costs, edges, config.penalties, iterations or config.iterations
+            )
+        energy, bounds, chosen = solution.energy, solution.bounds, solution.labels
+        minorant = solution.minorant
+    else:
+        with clock.stage("argmax"):
+            chosen = backend.argmin(costs)
+    disparity = labels.to_disparity(backend.to_host(chosen))
+    if refine:
+        with clock.stage("refinement"):
+            source = costs if minorant is None else minorant
+            disparity += backend.to_host(backend.refine(source, chosen, labels.step))
+    prediction = Prediction(disparity, labels, energy, bounds, clock.seconds)
+    return VolumePrediction(prediction, minorant)
+
+
 def predict(
     model: StereoModel,
     backend: Backend,
@@ -288,30 +359,14 @@ def predict(
     on_stage
         Called with the name of each stage when it begins.
     """
-    config = model.config
-    labels = labels or config.labels
-    method = method or config.method
-    refine = method == "crf" if refine is None else refine
+    labels = labels or model.config.labels
     clock = StageClock(on_stage, backend.synchronize)
-
     volume = unary_volume(model, backend, left, right, labels, clock)
-    energy = bounds = None
-    if method == "crf":
-        edges = edge_weights(model, backend, left, clock)
-        with clock.stage("crf"):
-            solution = solve(
-                backend, volume, edges, config.penalties, iterations or config.iterations
-            )
-        energy, bounds, chosen = solution.energy, solution.bounds, solution.labels
-        volume = solution.minorant
-    else:
-        with clock.stage("argmax"):
-            chosen = backend.argmin(volume)
-    disparity = labels.to_disparity(backend.to_host(chosen))
-    if refine:
-        with clock.stage("refinement"):
-            disparity += backend.to_host(backend.refine(volume, chosen, labels.step))
-    return Prediction(disparity, labels, energy, bounds, clock.seconds)
+    found = predict_from_volume(
+        model, backend, left, volume, labels,
+        method=method, iterations=iterations, refine=refine, clock=clock,
+    )  # fmt: skip
+    return found.prediction
 
 
 def _moved(model: StereoModel, move: Callable[[Any], Any]) -> StereoModel:

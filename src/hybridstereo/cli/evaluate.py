@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exits import EXIT_INCOMPLETE
-from .options import CommaSeparated, device_option, threads_option
+from .options import (
+    CommaSeparated,
+    device_option,
+    iterations_option,
+    refine_option,
+    threads_option,
+)
 
 if TYPE_CHECKING:
     from ..evaluate import Comparison, EvalOptions
@@ -103,17 +109,8 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Round the number of labels up to a power of two, at most 256, as the paper's program.",
 )
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Iterations of the CRF solver.  [default: the model's, usually 5]",
-)
-@click.option(
-    "--refine/--no-refine",
-    default=None,
-    help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
-)
+@iterations_option
+@refine_option
 @click.option(
     "--components",
     is_flag=True,

@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from .options import device_option, stage_printer, threads_option
+from .options import (
+    device_option,
+    iterations_option,
+    refine_option,
+    stage_printer,
+    threads_option,
+)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -55,22 +61,13 @@ from .options import device_option, stage_printer, threads_option
     help="Round the number of labels up to a power of two, at most 256, as the paper's program "
     "does: for comparing with published figures.",
 )
-@click.option(
-    "--iterations",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Iterations of the CRF solver.  [default: the model's, usually 5]",
-)
+@iterations_option
 @click.option(
     "--method",
     type=click.Choice(["crf", "argmax"]),
     help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
 )
-@click.option(
-    "--refine/--no-refine",
-    default=None,
-    help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
-)
+@refine_option
 @click.option(
     "--volume",
     metavar="FILE",

@@ -36,6 +36,18 @@ threads_option = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
 )
 
+iterations_option = click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Iterations of the CRF solver.  [default: the model's, usually 5]",
+)
+refine_option = click.option(
+    "--refine/--no-refine",
+    default=None,
+    help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
+)
+
 
 def stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
     """Show the current stage on one line of a terminal; say nothing when stderr is a file."""

@@ -15,8 +15,7 @@ from ..io.volumes import VOLUME_SUFFIXES, fill_unknown, read_volume
 from ..kernels import Backend
 from ..labels import LabelRange
 from ..memory import require_memory
-from ..model import Prediction, StereoModel, predict
-from ..volume import predict_from_volume
+from ..model import Prediction, StereoModel, predict, predict_from_volume
 from .results import MethodInfo
 from .scenes import MAP_SUFFIXES, Scene, Target, find_file
 
