@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -63,9 +64,13 @@ __all__ = [
 # ---------------------------------------------------------------- kernels
 
 
+@cache
 def _cuda() -> Any:
     from numba import cuda
 
+    # Numba has a CUDA target of its own, which does not know aligned shared memory.
+    if not _simulated() and find_spec("numba_cuda") is None:
+        raise ImportError("numba-cuda is not installed")
     return cuda
 
 
@@ -130,7 +135,9 @@ class Kernel:
     @cached_property
     def compiled(self) -> Any:
         """The dispatcher of ``numba.cuda``; compiles for the current device."""
-        return _cuda().jit(f"void({self.signature})")(self.py_func)
+        # Optimised at link time it would not be the code that the emulator and ptxas have seen.
+        options = {} if _simulated() else {"lto": False}
+        return _cuda().jit(f"void({self.signature})", **options)(self.py_func)
 
     def __repr__(self) -> str:
         return f"<kernel {self.module}.{self.name}({self.signature})>"
@@ -205,45 +212,72 @@ class CudaDevice(Device):
         super().__init__()
         self.name = f"cuda:{index}" if index else "cuda"
         # Small grids are what small images lead to, not a mistake.
-        warnings.filterwarnings("ignore", message="Grid size .* under-utilization")
+        warnings.filterwarnings("ignore", message=".*Grid size .* under-utilization")
         cuda = _cuda()
-        cuda.select_device(index)
-        self._stream = cuda.stream()
+        # Which GPU is the current one is a matter of the thread, and others may have been opened:
+        # hence everything is done inside ``with self._gpu``.
+        self._gpu = cuda.gpus[index]
+        with self._gpu:
+            self._stream = cuda.stream()
+        self._on_the_way: list[np.ndarray] = []
 
     def allocate(self, size: int, dtype: np.dtype) -> Any:
         """Allocate; an exhausted GPU is a MemoryError."""
         try:
-            return _cuda().device_array(size, dtype, stream=self._stream)
+            with self._gpu:
+                return _cuda().device_array(size, dtype, stream=self._stream)
         except Exception as error:  # the driver's exception types differ between its versions
-            if "OUT_OF_MEMORY" in str(error) or isinstance(error, MemoryError):
+            if _exhausted(error):
                 raise MemoryError(f"{self.name} has no {size * dtype.itemsize} bytes") from error
             raise
 
     def upload(self, host: np.ndarray, flat: Any) -> None:
         """Copy to the device."""
-        flat.copy_to_device(host, stream=self._stream)
+        # Where the GPU reads the host's memory itself, it may do so later.
+        self._on_the_way.append(host)
+        with self._gpu:
+            flat.copy_to_device(host, stream=self._stream)
 
     def download(self, flat: Any) -> np.ndarray:
         """Wait and copy to the host."""
         host = np.empty(flat.size, flat.dtype)
-        flat.copy_to_host(host, stream=self._stream)
-        self._stream.synchronize()
+        with self._gpu:
+            flat.copy_to_host(host, stream=self._stream)
+        self.synchronize()
         return host
 
     def run(
         self, function: Kernel, grid: tuple[int, ...], block: tuple[int, ...], arguments: list
     ) -> None:
-        """Queue a kernel."""
-        function.compiled[grid, block, self._stream](*arguments)
+        """Queue a kernel; there may be no memory for its code before the pool is given up."""
+        for last_try in (False, True):
+            try:
+                with self._gpu:
+                    function.compiled[grid, block, self._stream](*arguments)
+                return
+            except Exception as error:
+                if not _exhausted(error):
+                    raise
+                if last_try:
+                    raise MemoryError(f"{self.name} has no memory for {function!r}") from error
+            self.trim()
 
     def synchronize(self) -> None:
         """Wait for the stream."""
-        self._stream.synchronize()
+        with self._gpu:
+            self._stream.synchronize()
+        self._on_the_way.clear()
 
     def free_memory(self) -> int | None:
         """What the driver reports plus what the pool holds."""
-        free = _cuda().current_context().get_memory_info()[0]
+        with self._gpu:
+            free = _cuda().current_context().get_memory_info()[0]
         return int(free) + self.pooled_bytes() if math.isfinite(free) else None
+
+
+def _exhausted(error: Exception) -> bool:
+    """Whether a GPU has run out of memory."""
+    return "OUT_OF_MEMORY" in str(error) or isinstance(error, MemoryError)
 
 
 @cache
@@ -266,6 +300,7 @@ class CudaStatus:
 
 
 _USE_CPU = "Use --device cpu, which needs no GPU"
+_OLDEST_OF_CUDA_13 = (7, 5)  # Turing; drivers of CUDA 13 still run older GPUs
 _EXTRAS = "pip install 'hybridstereo[cu12]' (or [cu13], as nvidia-smi shows the CUDA version)"
 
 
@@ -290,30 +325,28 @@ def probe() -> CudaStatus:
     """Look for CUDA devices; never raises."""
     try:
         cuda = _cuda()
-    except ImportError as error:
+    except Exception as error:  # not there, or a version that does not fit the others
         return CudaStatus(
             False,
-            f"numba's CUDA support cannot be imported ({error})",
+            f"numba's CUDA support cannot be imported ({_detail(error)})",
             f"Install it with {_EXTRAS}. {_USE_CPU}",
         )
     if _simulated():
         return CudaStatus(True, "", "", ["Numba's CUDA simulator"])
     try:
-        devices = [
-            f"{_text(device.name)} (compute capability {major}.{minor})"
-            for device in cuda.list_devices()
-            for major, minor in [device.compute_capability]
-        ]
+        found = [(_text(x.name), tuple(x.compute_capability)) for x in cuda.list_devices()]
     except Exception as error:  # the driver wrapper raises many types, some private
         return CudaStatus(
             False,
             f"the CUDA driver does not answer ({_detail(error)})",
             f"Install an NVIDIA driver and check that nvidia-smi lists the GPU. {_USE_CPU}",
         )
-    if not devices:
+    if not found:
         return CudaStatus(False, "the CUDA driver reports no GPU", _USE_CPU)
+    devices = [f"{name} (compute capability {major}.{minor})" for name, (major, minor) in found]
     try:
-        complaint = _mismatch(_driver_version(cuda), _toolkit_version(cuda))
+        toolkit = _toolkit_version(cuda)
+        complaint = _mismatch(_driver_version(cuda), toolkit)
     except Exception as error:  # no toolkit, or one that cannot be loaded
         return CudaStatus(
             False,
@@ -323,6 +356,13 @@ def probe() -> CudaStatus:
         )
     if complaint:
         return CudaStatus(False, complaint, f"Update the driver, or {_EXTRAS}. {_USE_CPU}", devices)
+    if toolkit[0] >= 13 and all(capability < _OLDEST_OF_CUDA_13 for _, capability in found):
+        return CudaStatus(
+            False,
+            f"CUDA {toolkit[0]} does not know GPUs as old as {devices[0]}",
+            f"In a fresh environment, pip install 'hybridstereo[cu12]'. {_USE_CPU}",
+            devices,
+        )
     return CudaStatus(True, "", "", devices)
 
 

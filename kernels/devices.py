@@ -9,6 +9,7 @@ whatever a test puts in its place with `use`.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ class _Memory:
 
     def __init__(self, device: Device, flat: Any) -> None:
         self.device, self.flat = device, flat
-
-    def __del__(self) -> None:
-        self.device.recycle(self.flat)
+        # Not __del__: in a reference cycle the garbage collector would take the native array as
+        # well, and free it before __del__ could save it.  The finalizer keeps it alive.
+        weakref.finalize(self, device.recycle, flat).atexit = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Device:
         try:
             flat = self.allocate(max(size, 1), dtype)
         except MemoryError:
-            self._pool.clear()
+            self.trim()
             flat = self.allocate(max(size, 1), dtype)
         return flat if size else flat[:0]
 
@@ -136,9 +137,15 @@ class Device:
         """Keep memory that nobody uses any more for the next array of its size."""
         self._pool.setdefault((flat.size, np.dtype(flat.dtype)), []).append(flat)
 
+    def trim(self) -> None:
+        """Give up the memory that waits in the pool."""
+        self._pool.clear()
+
     def pooled_bytes(self) -> int:
         """Bytes that wait in the pool."""
-        return sum(x.size * np.dtype(x.dtype).itemsize for xs in self._pool.values() for x in xs)
+        # Of a copy: the garbage collector may add to the pool at any moment.
+        waiting = list(self._pool.values())
+        return sum(x.size * np.dtype(x.dtype).itemsize for xs in waiting for x in xs)
 
 
 _current: list[Device] = []

@@ -134,7 +134,7 @@ def _argmin_rows(volume: Any, labels: Any) -> None:
         row = volume[i]
         lowest = _minimum_of(row)
         best = 0
-        while row[best] != lowest:
+        while row[best] > lowest:  # not !=, which is always true of NaN
             best += 1
         labels[i] = best
 

@@ -109,6 +109,8 @@ def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
             if volume[at + uint64(k)] <= limit:
                 first = min(first, int32(k))
         first = _lowest_of_warp(first)
+        if first == _NO_LABEL:  # all costs are NaN; who looks the label up must stay inside
+            first = int32(0)
         if ties:
             # The highest tied label of its block: the lowest of the negated ones.
             begin = int32(first // _TIE_BLOCK * _TIE_BLOCK)

@@ -144,8 +144,8 @@ def test_twins_have_the_same_operations():
 # ---------------------------------------------------------------- choosing a device
 
 
-def fake_cuda(devices=1, driver=(12, 4), toolkit=(12, 9)):
-    gpu = SimpleNamespace(name=b"Some GPU", compute_capability=(8, 6))
+def fake_cuda(devices=1, driver=(12, 4), toolkit=(12, 9), capability=(8, 6)):
+    gpu = SimpleNamespace(name=b"Some GPU", compute_capability=capability)
 
     def versions(value):
         def get_version():
@@ -197,6 +197,28 @@ def test_a_missing_toolkit_is_explained(machine):
     machine(toolkit=OSError("libcudart is not here"))
     status = cudalib.probe()
     assert "libcudart is not here" in status.reason
+    assert "hybridstereo[cu12]" in status.fix
+
+
+def test_a_gpu_that_the_toolkit_has_dropped_is_explained(machine):
+    """Drivers of CUDA 13 run GPUs that its compiler does not know any more."""
+    machine(driver=(13, 0), toolkit=(13, 0), capability=(5, 2))
+    status = cudalib.probe()
+    assert not status.usable
+    assert "Some GPU (compute capability 5.2)" in status.reason
+    assert "hybridstereo[cu12]" in status.fix
+    machine(driver=(13, 0), toolkit=(12, 9), capability=(5, 2))
+    assert cudalib.probe().usable
+    machine(driver=(13, 0), toolkit=(13, 0), capability=(7, 5))
+    assert cudalib.probe().usable
+
+
+def test_cuda_support_that_comes_with_numba_itself_is_not_enough(monkeypatch):
+    monkeypatch.setattr(cudalib, "_simulated", lambda: False)
+    monkeypatch.setattr(cudalib, "find_spec", lambda name: None)
+    monkeypatch.setattr(cudalib, "_cuda", cudalib._cuda.__wrapped__)  # without the cache
+    status = cudalib.probe()
+    assert "numba-cuda is not installed" in status.reason
     assert "hybridstereo[cu12]" in status.fix
 
 

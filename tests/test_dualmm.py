@@ -124,6 +124,13 @@ def test_read_out_breaks_ties_as_the_published_program(backend, rng):
     assert (backend.read_out(volume) != naive.read_out(volume)).any()
 
 
+def test_costs_that_are_not_numbers_give_labels_that_exist(backend):
+    """They are looked up again: training that diverges shall end with a message, not a crash."""
+    volume = np.full((2, 3, 33), np.nan, np.float32)
+    for labels in (backend.argmin(volume), backend.read_out(volume)):
+        np.testing.assert_array_equal(labels, 0)
+
+
 def test_argmin_takes_the_lowest_label_on_ties(backend, rng):
     volume = -np.round(rng.random((9, 11, 21)), 1).astype(np.float32)
     np.testing.assert_array_equal(backend.argmin(volume), naive.read_out(volume))
