@@ -134,9 +134,9 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Any:
-        """The dispatcher of ``numba.cuda``; compiles for the current device."""
+        """The dispatcher of ``numba.cuda``: compiled for the current device, or found on disk."""
         # Optimised at link time it would not be the code that the emulator and ptxas have seen.
-        options = {} if _simulated() else {"lto": False}
+        options = {} if _simulated() else {"lto": False, "cache": True}
         return _cuda().jit(f"void({self.signature})", **options)(self.py_func)
 
     def __repr__(self) -> str:

@@ -29,7 +29,8 @@ _COLUMNS = 8  # of a thread
 _MOST_COLUMN_GROUPS = 25  # per block: 200 columns, two taps of 100 channels
 _MOST_FILTER_GROUPS = 10
 _THREADS = 256  # of a block, about
-_SEGMENT = 16  # pixels in shared memory at a time
+_SEGMENT = 16  # pixels in shared memory at a time, fewer if they have many channels
+_SHARED_BYTES = 48 << 10  # what a block may have on every GPU
 _SHARES = 128  # enough blocks for large GPUs, and few enough to add up quickly
 _ADDING_THREADS = 128
 
@@ -49,6 +50,7 @@ class Tiling(NamedTuple):
     filters: int  # of a thread
     filter_groups: int  # per block
     column_groups: int
+    segment: int  # pixels in shared memory at a time
     slices: int  # of the pixels, each with threads for all filters and columns
     gated: bool  # dy has to be multiplied by 1 - y^2
 
@@ -67,6 +69,27 @@ class Tiling(NamedTuple):
         """Columns of a block."""
         return self.column_groups * _COLUMNS
 
+    @property
+    def pixel_filters(self) -> int:
+        """Places for the gradients of a pixel: a thread's filters begin at a vector."""
+        return self.filter_groups * _multiple(self.filters, 4)
+
+    @property
+    def shared_places(self) -> tuple[int, int]:
+        """Numbers of a segment of x and of a segment of gradients."""
+        readers = self.block_filters // self.gradient_step
+        # At the end the sums of the biases take the place of the gradients.
+        sums = max(self.threads // readers, 1) * self.block_filters
+        return (
+            _multiple((self.segment - 1) * self.channels + self.block_columns, 4),
+            max(self.segment * self.pixel_filters, sums),
+        )
+
+    @property
+    def gradient_step(self) -> int:
+        """Gradients that a thread reads at a time."""
+        return 4 if self.outputs % 4 == 0 and self.block_filters % 4 == 0 else 1
+
 
 def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Tiling:
     """A good tiling for kernels of shape (O, I, kh, kw)."""
@@ -77,10 +100,18 @@ def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Til
     filter_groups, column_groups = -(-outputs // filters), -(-kw * inputs // _COLUMNS)
     filter_groups = -(-filter_groups // -(-filter_groups // _MOST_FILTER_GROUPS))
     column_groups = -(-column_groups // -(-column_groups // _MOST_COLUMN_GROUPS))
-    slices = min(max(_THREADS // (filter_groups * column_groups), 1), _SEGMENT)
-    return Tiling(
-        dtype, inputs, outputs, kw * inputs, filters, filter_groups, column_groups, slices, gated
-    )
+    slices = max(_THREADS // (filter_groups * column_groups), 1)
+
+    def tiling(segment: int) -> Tiling:
+        return Tiling(
+            dtype, inputs, outputs, kw * inputs, filters, filter_groups, column_groups,
+            segment, min(slices, segment), gated,
+        )  # fmt: skip
+
+    segment, size = _SEGMENT, 4 if dtype == "float32" else 8
+    while segment > 1 and size * sum(tiling(segment).shared_places) > _SHARED_BYTES:
+        segment //= 2
+    return tiling(segment)
 
 
 @cudalib.kernel_family(
@@ -96,7 +127,7 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
     filters, filter_groups = tiling.filters, tiling.filter_groups
     column_groups, slices, gated = tiling.column_groups, tiling.slices, tiling.gated
     block_filters, block_columns = tiling.block_filters, tiling.block_columns
-    threads = tiling.threads
+    threads, segment = tiling.threads, tiling.segment
 
     real = float32 if tiling.dtype == "float32" else float64
     vector = channels % 4 == 0
@@ -105,18 +136,16 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
     # single columns with the neighbours' in between.
     column_step = 4 * column_groups if vector else column_groups
     padded_filters = _multiple(filters, 4)
-    pixel_filters = filter_groups * padded_filters
-    x_places = _multiple((_SEGMENT - 1) * channels + block_columns, 4)
+    pixel_filters = tiling.pixel_filters
+    x_places, dz_places = tiling.shared_places
     # Every thread reads gradients of the same filters all the time, and so can add up the bias.
-    gradient_step = 4 if outputs % 4 == 0 and block_filters % 4 == 0 else 1
+    gradient_step = tiling.gradient_step
     readers = block_filters // gradient_step
     pixels_read = max(threads // readers, 1)
-    # At the end the sums of the biases take the place of the gradients.
-    dz_places = max(_SEGMENT * pixel_filters, pixels_read * block_filters)
     sums_count = filters * _COLUMNS
     x_step, dz_step = slices * channels, slices * pixel_filters  # to the next pixel of a thread
     # Two pixels per step, if possible: fewer instructions for the loop itself.
-    unrolled = 2 if _SEGMENT % (2 * slices) == 0 else 1
+    unrolled = 2 if segment % (2 * slices) == 0 else 1
 
     array = f"{tiling.dtype}[::1]"
     signature = ", ".join([array] * 5 + ["int32"] * 6)
@@ -190,7 +219,7 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
 
                 if reads:
                     pixel = read_pixel
-                    while pixel < _SEGMENT:
+                    while pixel < segment:
                         for i in range(gradient_step):
                             values[i] = real(0)
                         if uint32(c + pixel) < width:
@@ -221,7 +250,7 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
 
                 at = uint32(part * channels + own_column)
                 tap = uint32(part * pixel_filters + filter_group * padded_filters)
-                while tap < _SEGMENT * pixel_filters:
+                while tap < segment * pixel_filters:
                     for _ in range(unrolled):
                         if vector:
                             a[0], a[1], a[2], a[3] = load4(xs, at)
@@ -236,7 +265,7 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
                         for f in range(filters):
                             for j in range(_COLUMNS):
                                 sums[f * _COLUMNS + j] += a[j] * b[f]
-                c = uint32(c + _SEGMENT)
+                c = uint32(c + segment)
             r = uint32(r + 1)
 
         share = uint32((cuda.blockIdx.x * slices + part) * kh + u)

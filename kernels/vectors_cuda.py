@@ -75,6 +75,12 @@ def store4(typingctx: Any, array: Any, index: Any, values: Any) -> Any:
     return signature, codegen
 
 
+# Numba's cache of compiled kernels knows intrinsics by an identity that is random by default: with
+# it, kernels whose helpers use them would be compiled anew by every process.
+for _intrinsic, _identity in ((load4, "hybridstereo.load4"), (store4, "hybridstereo.store4")):
+    _intrinsic._set_uuid(_identity)
+
+
 if config.ENABLE_CUDASIM:  # there kernels are plain Python
 
     def load4(array: Any, index: Any) -> Any:

@@ -271,7 +271,9 @@ def test_ctrl_c_exits_with_130(capsys, pair, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
 def test_sigint_leaves_nothing_behind(tmp_path):
     """A real signal to a real process, while it waits for its image."""
-    code = "from hybridstereo.cli import main; main()"
+    # A shell starts its background jobs with the signal ignored, and so may whoever runs the tests.
+    handle = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{handle}; from hybridstereo.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "infer", "-", "-o", str(tmp_path / "d.pfm"), "right.png"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -32,7 +32,17 @@ SHAPES = [
     ((3, 40), (28, 130), (1, 2)),
     ((2, 35), (120, 7), (2, 2)),
     ((2, 9), (4, 12), (4, 5)),
+    ((2, 11), (900, 4), (1, 1)),  # so many channels that shared memory holds only 8 pixels
 ]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 3, 64, 100, 700, 2000])
+def test_kernel_gradient_fits_into_shared_memory(channels, dtype):
+    tiling = kernel_gradient_cuda.tiling_for((channels, channels, 3, 3), dtype, True)
+    places = sum(tiling.shared_places)
+    assert places * np.dtype(dtype).itemsize <= 48 << 10
+    assert 1 <= tiling.slices <= tiling.segment
 
 
 def run(x, weight, bias, dy, activate=True):

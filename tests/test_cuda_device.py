@@ -22,6 +22,13 @@ HERE = Path(__file__).parent
 LARGEST_CAPACITY = 1 << 30  # bytes of a device that a test may fill
 
 
+def on_fake_driver(test):
+    """Mark a test that starts processes with ``cuda_fake_driver``."""
+    built = sys.platform == "linux" and shutil.which("gcc") is not None
+    reason = cuda_emulator.why_not() or ("" if built else "needs gcc on Linux")
+    return pytest.mark.emulator(pytest.mark.skipif(bool(reason), reason=reason)(test))
+
+
 @pytest.fixture(params=[0, 1])
 def gpu(request):
     """The operations of the first and of the second GPU."""
@@ -140,11 +147,7 @@ def test_hosts_arrays_wait_until_they_have_been_read(gpu):
 # ---------------------------------------------------------------- without a GPU
 
 
-@pytest.mark.emulator
-@pytest.mark.skipif(bool(cuda_emulator.why_not()), reason=cuda_emulator.why_not())
-@pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("gcc") is None, reason="needs gcc on Linux"
-)
+@on_fake_driver
 def test_the_tests_for_gpus_on_a_fake_driver():
     """All of numba-cuda but the driver: contexts, streams, linking, arguments of launches."""
     files = [str(HERE / name) for name in ("test_cuda_device.py", "test_contrast.py")]
@@ -158,3 +161,25 @@ def test_the_tests_for_gpus_on_a_fake_driver():
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout
+
+
+@on_fake_driver
+def test_the_next_process_finds_compiled_kernels_on_disk(tmp_path):
+    """Also those whose helper functions are closures with intrinsics in them."""
+    script = """
+import cuda_fake_driver
+from hybridstereo import kernels
+from hybridstereo.kernels import correlation_cuda, cudalib, optim_cuda
+
+kernels.select("cuda")
+wanted = {x.name: x for x in cudalib.registered_kernels() if x.name in ("correlate", "scale_by")}
+with cudalib.current()._gpu:
+    print([sum(wanted[name].compiled.stats.cache_hits.values()) for name in sorted(wanted)])
+"""
+    environment = os.environ | {"PYTHONPATH": str(HERE), "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    found = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert [text.split("\n")[-2] for text in found] == ["[0, 0]", "[1, 1]"]
