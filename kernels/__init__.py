@@ -192,6 +192,13 @@ def explain_choice(backend: Backend) -> str:
     return f"device: cpu, since CUDA cannot be used: {status.reason}"
 
 
+def reusable_memory() -> int:
+    """Bytes of the machine that CPU kernels keep for their next arrays."""
+    from . import buffers
+
+    return buffers.kept()
+
+
 def set_threads(count: int) -> None:
     """Use ``count`` threads for all CPU kernels called from this thread."""
     import numba

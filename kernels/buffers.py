@@ -60,13 +60,6 @@ class Pool:
         memory = np.asarray(_Lease(block, self._returned))
         return memory[:size].view(dtype).reshape(shape)
 
-    def clear(self) -> None:
-        """Give all memory that is not in use back to the system."""
-        with self._lock:
-            self._collect()
-            self._free.clear()
-            self._most_lent = self._lent
-
     def _collect(self) -> None:
         while self._returned:
             block = self._returned.popleft()
@@ -85,7 +78,11 @@ class Pool:
             room = _SLACK * max(self._most_lent, in_use) - in_use
             while sum(b.nbytes for b in self._free) > room:
                 self._free.pop(0)
-            block = np.empty(size, np.uint8)
+            try:
+                block = np.empty(size, np.uint8)
+            except MemoryError:
+                self._free.clear()
+                block = np.empty(size, np.uint8)
         self._lent += block.nbytes
         self._most_lent = max(self._most_lent, self._lent)
         return block
@@ -93,4 +90,8 @@ class Pool:
 
 _POOL = Pool()
 empty = _POOL.empty
-clear = _POOL.clear
+
+
+def kept() -> int:
+    """Bytes that wait to be used again."""
+    return _POOL.kept

@@ -90,12 +90,21 @@ def test_small_arrays_are_numpys_own(pool):
     assert pool.kept == 0
 
 
-def test_clear_gives_memory_back(pool):
-    array = pool.empty((2 * MEGABYTE,), np.uint8)
-    del array
-    assert pool.kept == 2 * MEGABYTE
-    pool.clear()
-    assert pool.kept == 0
+def test_what_is_kept_is_given_up_before_memory_runs_out(pool, monkeypatch):
+    large, small = (pool.empty((size * MEGABYTE,), np.uint8) for size in (8, 2))
+    del large
+    del small
+    real, kept = np.empty, []
+
+    def scarce(*args):
+        kept.append([block.nbytes // MEGABYTE for block in pool._free])
+        if len(kept) == 1:
+            raise MemoryError
+        return real(*args)
+
+    monkeypatch.setattr(buffers.np, "empty", scarce)
+    assert pool.empty((9 * MEGABYTE,), np.uint8).size == 9 * MEGABYTE
+    assert kept == [[2], []]
 
 
 def test_empty_shapes(pool):

@@ -101,15 +101,27 @@ def test_labels(options, width, expected):
     assert choose_labels(options, census_model(), width) == expected
 
 
+def limit_memory(monkeypatch, count):
+    """Let the machine have ``count`` bytes left, and our own kernels none in store."""
+    monkeypatch.setattr(memory, "available_memory", lambda: count)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+
+
+def test_memory_in_store_counts_as_free(monkeypatch):
+    limit_memory(monkeypatch, 1_000_000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 1_000_000_000)
+    memory.require_memory(census_model(), 400, 500, 16)
+
+
 def test_too_many_disparities_for_the_memory(pair, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 10_000_000)
+    limit_memory(monkeypatch, 10_000_000)
     with pytest.raises(OutOfMemoryError, match="Use --disparities"):
         infer(*pair, str(tmp_path / "d.pfm"), None, InferOptions(disparities=100_000))
     assert not (tmp_path / "d.pfm").exists()
 
 
 def test_suggested_number_of_disparities_fits(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 400_000_000)
+    limit_memory(monkeypatch, 400_000_000)
     with pytest.raises(OutOfMemoryError) as caught:
         memory.require_memory(census_model(), 400, 500, 1000)
     suggested = int(str(caught.value).split("--disparities ")[1].split()[0])
@@ -118,7 +130,7 @@ def test_suggested_number_of_disparities_fits(monkeypatch):
 
 
 def test_image_too_large_for_the_memory(monkeypatch):
-    monkeypatch.setattr(memory, "available_memory", lambda: 1_000_000)
+    limit_memory(monkeypatch, 1_000_000)
     with pytest.raises(OutOfMemoryError, match="Use smaller images"):
         memory.require_memory(census_model(), 4000, 5000, 1)
 

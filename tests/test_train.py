@@ -13,7 +13,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from hybridstereo.errors import InputError, OutputError
+from hybridstereo import memory
+from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.io.weights import read_weights
 from hybridstereo.synth import synthesize
 from hybridstereo.synthetic import SceneOptions
@@ -98,6 +99,13 @@ def test_stages_change_what_they_should(options, tmp_path):
     assert full.config.weight_scale == 1.0
     start = stages.new_model(2, 6, False, 0, 2)
     assert not np.array_equal(start.unary[0].weight, unary.unary[0].weight)
+
+
+def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+    with pytest.raises(OutOfMemoryError, match=r"A training step on .* Use --crop"):
+        train(replace(options, stage="unary"), tmp_path / "run")
 
 
 def test_same_seed_same_bits_other_seed_others(options, tmp_path):

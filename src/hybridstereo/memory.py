@@ -1,4 +1,4 @@
-"""How much memory there is, how much we used, and how much an inference will need."""
+"""How much memory there is, how much we used, and how much an inference or training needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from .errors import OutOfMemoryError
-from .kernels import Backend
+from .kernels import Backend, reusable_memory
 from .model import StereoModel
 
 _FLOAT = 4
@@ -71,12 +71,8 @@ def require_memory(
 
     A ``backend`` with memory of its own is asked for it, else the machine.
     """
-    estimate, where = inference_memory, "memory"
-    free = None if backend is None else backend.free_memory()
-    if free is None:
-        free = available_memory()
-    else:
-        estimate, where = device_memory, "GPU memory"
+    free, on_device = _free_memory(backend)
+    estimate, where = (device_memory, "GPU memory") if on_device else (inference_memory, "memory")
     needed = estimate(model, height, width, labels)
     if free is None or needed <= free:
         return
@@ -88,6 +84,47 @@ def require_memory(
         f" but only {format_bytes(free)} are free",
         f"Use --disparities {fitting} or smaller images" if fitting else "Use smaller images",
     )
+
+
+def training_memory(model: StereoModel, height: int, width: int, labels: int) -> int:
+    """Bytes that a training step of all parts needs at its peak, on the CPU or a GPU.
+
+    All activations of both images are kept for the way back.  On top of them come the volumes: the
+    costs, the augmented costs and the solver's, or later the costs, their gradient and that of the
+    scores beside the gradients of the features.
+    """
+    pixels = height * width
+    features = pixels * model.unary[-1].weight.shape[0]
+    volume = pixels * labels
+    unary, pairwise = (
+        pixels * sum(layer.weight.shape[0] for layer in network)
+        for network in (model.unary, model.pairwise)
+    )
+    return _FLOAT * (2 * unary + pairwise + 3 * volume + 2 * features)
+
+
+def require_training_memory(
+    model: StereoModel, height: int, width: int, labels: int, backend: Backend
+) -> None:
+    """Refuse a training step that cannot fit, before it starts."""
+    free, on_device = _free_memory(backend)
+    needed = training_memory(model, height, width, labels)
+    if free is not None and needed > free:
+        raise OutOfMemoryError(
+            f"A training step on {width}x{height} pixels with {labels} disparities needs"
+            f" {format_bytes(needed)} of {'GPU memory' if on_device else 'memory'}"
+            f" but only {format_bytes(free)} are free",
+            "Use --crop HxW with a smaller size, or fewer --disparities",
+        )
+
+
+def _free_memory(backend: Backend | None) -> tuple[int | None, bool]:
+    """Bytes that new arrays can have, None if unknown; and whether they are a device's own."""
+    free = None if backend is None else backend.free_memory()
+    if free is not None:
+        return free, True
+    available = available_memory()
+    return None if available is None else available + reusable_memory(), False
 
 
 def format_bytes(count: float) -> str:

@@ -22,6 +22,7 @@ from ..datasets.loader import PairCache, PairLoader
 from ..errors import StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
+from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
 from .gradients import (
     PENALTIES,
@@ -266,13 +267,20 @@ def _take(loader: PairLoader, count: int) -> Iterator[StereoPair]:
 
 def _step_function(setting: Setting, stage: str) -> Callable[[StereoModel, StereoPair, bool], Step]:
     backend = setting.backend
-    if stage == "unary":
-        return lambda model, pair, _score: unary_step(
-            model, backend, pair, labels_for(pair, setting.disparities), setting.soft_target
-        )
-    return lambda model, pair, score: structured_step(
-        model, backend, pair, labels_for(pair, setting.disparities), setting.hinge, score
-    )
+    checked: set[tuple[int, int, int]] = set()
+
+    def step(model: StereoModel, pair: StereoPair, score: bool) -> Step:
+        labels = labels_for(pair, setting.disparities)
+        size = (*pair.left.shape[:2], labels.count)
+        if size not in checked:
+            # Only before the first step of this size: afterwards its memory is in use.
+            require_training_memory(model, *size, backend)
+            checked.add(size)
+        if stage == "unary":
+            return unary_step(model, backend, pair, labels, setting.soft_target)
+        return structured_step(model, backend, pair, labels, setting.hinge, score)
+
+    return step
 
 
 def _mean_step(backend: Backend, steps: Iterator[Step]) -> Step:
