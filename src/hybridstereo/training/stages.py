@@ -271,10 +271,10 @@ def _step_function(setting: Setting, stage: str) -> Callable[[StereoModel, Stere
 
     def step(model: StereoModel, pair: StereoPair, score: bool) -> Step:
         labels = labels_for(pair, setting.disparities)
-        size = (*pair.left.shape[:2], labels.count)
-        if size not in checked:
+        height, width, _ = pair.left.shape
+        if (size := (height, width, labels.count)) not in checked:
             # Only before the first step of this size: afterwards its memory is in use.
-            require_training_memory(model, *size, backend)
+            require_training_memory(model, height, width, labels.count, backend)
             checked.add(size)
         if stage == "unary":
             return unary_step(model, backend, pair, labels, setting.soft_target)
