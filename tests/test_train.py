@@ -108,6 +108,15 @@ def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, m
         train(replace(options, stage="unary"), tmp_path / "run")
 
 
+def test_deep_networks_learn_more_slowly_unless_told_otherwise(options):
+    rates = {
+        layers: replace(options, layers=layers, lr=None).sgd("unary").lr for layers in (3, 4, 5, 7)
+    }
+    assert rates == {3: 0.05, 4: 0.05, 5: 0.015, 7: 0.015}
+    assert replace(options, layers=7, lr=None).sgd("joint").lr == 0.1
+    assert replace(options, layers=7, lr=0.2).sgd("unary").lr == 0.2
+
+
 def test_same_seed_same_bits_other_seed_others(options, tmp_path):
     options = replace(options, stage="unary")
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):

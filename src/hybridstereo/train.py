@@ -34,6 +34,9 @@ from .zoo import load_model, save_model
 
 # Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
 _LEARNING_RATES = {"unary": 0.05, "joint": 0.1, "full": 0.1}
+# A deep network starts with steeper gradients: with 7 layers the cross-entropy after 250 steps is
+# 2.0 at this rate and 3.2 at that of 3 layers.
+_DEEP, _DEEP_UNARY_RATE = 5, 0.015
 _STEPS = {"unary": 4000, "joint": 800, "full": 800}
 # How --minutes is shared between the stages of `all`; the search takes what it takes.
 _TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
@@ -89,6 +92,8 @@ class TrainOptions:
     def sgd(self, stage: str) -> SgdOptions:
         """Optimiser settings of a stage."""
         lr = _LEARNING_RATES[stage] if self.lr is None else self.lr
+        if self.lr is None and stage == "unary" and self.layers >= _DEEP:
+            lr = _DEEP_UNARY_RATE
         return SgdOptions(
             lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.schedule
         )
