@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +20,9 @@ class Device(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse names that no device has."""
-        if re.fullmatch(r"auto|cpu|cuda(:\d+)?", value) is None:
+        from ..kernels import is_device
+
+        if not is_device(value):
             self.fail(f"'{value}' is not one of auto, cpu, cuda, cuda:N", param, ctx)
         return str(value)
 

@@ -158,7 +158,6 @@ def _training_error(
     backend: Backend, chosen: np.ndarray, target: Target, labels: LabelRange
 ) -> dict[str, float]:
     """bad1..bad4 of a labelling of the training crop, in percent, without refinement."""
-    return {
-        f"bad{pixels}": bad_labels(backend, chosen, target, pixels / labels.step)
-        for pixels in (1, 2, 3, 4)
-    }
+    pixels = (1, 2, 3, 4)
+    shares = bad_labels(backend, chosen, target, [x / labels.step for x in pixels])
+    return {f"bad{x}": share for x, share in zip(pixels, shares, strict=True)}

@@ -6,6 +6,7 @@ rate does not depend on the size of the image.  The paper sums; its rates differ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,11 +85,15 @@ def cross_entropy(
     return backend.cross_entropy(f, *_truth(backend, target), max(target.count, 1), soft)
 
 
-def bad_labels(backend: Backend, labels: np.ndarray, target: Target, threshold: float) -> float:
-    """Percentage of valid pixels whose label is off by more than ``threshold`` labels."""
+def bad_labels(
+    backend: Backend, labels: np.ndarray, target: Target, thresholds: Sequence[float]
+) -> list[float]:
+    """Percentages of valid pixels whose label is off by more than each threshold, in labels."""
     position, _, valid = _truth(backend, target)
-    wrong = backend.count_bad_labels(labels, position, valid, threshold)
-    return 100.0 * wrong / max(target.count, 1)
+    return [
+        100.0 * backend.count_bad_labels(labels, position, valid, x) / max(target.count, 1)
+        for x in thresholds
+    ]
 
 
 @dataclass(frozen=True)
