@@ -259,6 +259,20 @@ def test_strengths_are_limits(options: AugmentOptions, low: float, high: float) 
     assert channels_differ == (options.colour > 0)
 
 
+def test_lighting_is_a_smooth_field_of_its_own_in_each_view() -> None:
+    white = np.full((H, W, 3), 0.5, np.float32)
+    pair = build_pair("white", white, white, np.zeros((H, W), np.float32))
+    changed = augmentation.disturb(pair, AugmentOptions(lighting=0.3), np.random.default_rng(3))
+    for view in (changed.left, changed.right):
+        field = view[..., 0] / 0.5
+        np.testing.assert_allclose(view, field[..., np.newaxis] * white, rtol=1e-6)
+        assert 0.7 <= field.min() < 0.95
+        assert 1.05 < field.max() <= 1.3
+        steps = [np.abs(np.diff(field, axis=axis)).max() for axis in (0, 1)]
+        assert max(steps) < 0.6 / (min(H, W) / 4)
+    assert np.abs(changed.left - changed.right).max() > 0.05
+
+
 def test_noise_level() -> None:
     image = np.full((50, 50, 3), 0.5, np.float32)
     pair = build_pair("grey", image, image, np.zeros((50, 50), np.float32))

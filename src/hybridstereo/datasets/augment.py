@@ -19,6 +19,7 @@ from hybridstereo.errors import InputError
 
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)
+_LIGHTS = 3  # a view's lighting varies smoothly between a grid of so many values along each side
 # Options that are numbers from 0 to below this.
 _RANGES = {
     "min_valid": _ABOVE_ONE,
@@ -27,8 +28,10 @@ _RANGES = {
     "gain": 1.0,
     "colour": 1.0,
     "gamma": math.inf,
+    "lighting": 1.0,
     "noise": math.inf,
 }
+_PHOTOMETRIC = ("gain", "colour", "gamma", "lighting", "noise")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,9 @@ class AugmentOptions:
         Each channel of each view is multiplied by a factor in ``1 ± colour``, below 1.
     gamma
         Each view is raised to a power in ``[1 / (1 + gamma), 1 + gamma]``.
+    lighting
+        Each view is multiplied by a smooth field with values in ``1 ± lighting``, as if the lamps
+        had been moved between the two exposures.
     noise
         Largest standard deviation of the noise added to each view, 1 being full brightness.
 
@@ -67,6 +73,7 @@ class AugmentOptions:
     gain: float = 0.0
     colour: float = 0.0
     gamma: float = 0.0
+    lighting: float = 0.0
     noise: float = 0.0
 
     def __post_init__(self) -> None:
@@ -237,7 +244,7 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
 
 
 def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
-    """Change gain, colour and gamma of each view and add noise, independently of the other view.
+    """Change gain, colour, gamma and lighting of each view, add noise; the views independently.
 
     Parameters
     ----------
@@ -249,7 +256,7 @@ def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
         Draws the changes.
 
     """
-    if not (options.gain or options.colour or options.gamma or options.noise):
+    if not any(getattr(options, name) for name in _PHOTOMETRIC):
         return pair
     left = _disturbed(pair.left, options, rng)
     return replace(pair, left=left, right=_disturbed(pair.right, options, rng))
@@ -261,6 +268,11 @@ def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generat
     gamma = (1.0 + options.gamma) ** rng.uniform(-1.0, 1.0)
     level = options.noise * rng.uniform()
     changed = np.power(view, np.float32(gamma)) * (gain * colour).astype(np.float32)
+    if options.lighting > 0.0:
+        lights = 1.0 + options.lighting * rng.uniform(-1.0, 1.0, (_LIGHTS, _LIGHTS))
+        height, width, _ = view.shape
+        field = cv2.resize(lights.astype(np.float32), (width, height))
+        changed *= np.asarray(field)[..., np.newaxis]
     if level > 0.0:
         changed += np.float32(level) * rng.standard_normal(view.shape, np.float32)
     return np.clip(changed, 0.0, 1.0)
