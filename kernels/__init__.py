@@ -7,7 +7,7 @@ stand in twin files (``conv_cpu.py``, ``conv_cuda.py``) with the same names, arg
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -36,7 +36,8 @@ class Backend:
     """The operations of one device, in the order in which the model and its training use them.
 
     Arrays stay on the device between operations: `to_device` brings them there, `to_host` back.
-    On the CPU both return what they are given.
+    On the CPU both return what they are given.  `side_by_side` calls a function of independent
+    items, several at once where that is faster.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Backend:
     empty: Callable[..., Array]
     synchronize: Callable[[], None]
     free_memory: Callable[[], int | None]
+    side_by_side: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
     conv_forward: Callable[[Array, Array, Array | None, bool], Array]
     network_forward: Callable[[Array, list[tuple[Array, Array | None]], bool], Array]
     conv_backward: Callable[..., tuple[Array | None, Array, Array]]
@@ -110,8 +112,15 @@ def _nothing() -> None:
     """Waiting for the CPU and asking it for its memory: nothing to do, nothing to tell."""
 
 
+def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """A GPU is kept busy by each item alone."""
+    return [function(item) for item in items]
+
+
 @cache
 def _cpu() -> Backend:
+    from .workers import side_by_side
+
     return Backend(
         name="cpu",
         to_device=_unchanged,
@@ -119,6 +128,7 @@ def _cpu() -> Backend:
         empty=np.empty,
         synchronize=_nothing,
         free_memory=_nothing,
+        side_by_side=side_by_side,
         **_operations("cpu"),
     )
 
@@ -135,6 +145,7 @@ def cuda_backend(name: str) -> Backend:
         empty=cudalib.empty,
         synchronize=cudalib.synchronize,
         free_memory=cudalib.free_memory,
+        side_by_side=_one_by_one,
         **_operations("cuda"),
     )
 

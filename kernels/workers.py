@@ -8,7 +8,7 @@ limited to one thread meanwhile, otherwise every worker would start a team of it
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import TypeVar
@@ -17,6 +17,8 @@ import numba
 from threadpoolctl import ThreadpoolController
 
 Tile = TypeVar("Tile")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @cache
@@ -56,3 +58,29 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
         with ThreadPoolExecutor(threads) as pool:
             for future in [pool.submit(worker, take()) for _ in range(threads)]:
                 future.result()
+
+
+def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``[function(item) for item in items]``, several at once, each on its share of the threads.
+
+    Small arrays keep several threads badly busy; several small problems do so well.
+
+    Parameters
+    ----------
+    function
+        Calls CPU kernels, and writes nothing that another call reads.
+    items
+        Its arguments, one call each.
+    """
+    threads = numba.get_num_threads()
+    at_once = min(threads, len(items))
+    # Numba's own layer of threads, the last resort, must not be entered by two threads at once.
+    if at_once < 2 or numba.threading_layer() == "workqueue":
+        return [function(item) for item in items]
+
+    def call(item: Item) -> Result:
+        numba.set_num_threads(threads // at_once)  # of this thread only
+        return function(item)
+
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(call, items))

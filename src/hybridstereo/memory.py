@@ -104,14 +104,15 @@ def training_memory(model: StereoModel, height: int, width: int, labels: int) ->
 
 
 def require_training_memory(
-    model: StereoModel, height: int, width: int, labels: int, backend: Backend
+    model: StereoModel, height: int, width: int, labels: int, backend: Backend, pairs: int = 1
 ) -> None:
-    """Refuse a training step that cannot fit, before it starts."""
+    """Refuse a training step on so many pairs at once that cannot fit, before it starts."""
     free, on_device = _free_memory(backend)
-    needed = training_memory(model, height, width, labels)
+    needed = pairs * training_memory(model, height, width, labels)
     if free is not None and needed > free:
+        times = f"{pairs} times " if pairs > 1 else ""
         raise OutOfMemoryError(
-            f"A training step on {width}x{height} pixels with {labels} disparities needs"
+            f"A training step on {times}{width}x{height} pixels with {labels} disparities needs"
             f" {format_bytes(needed)} of {'GPU memory' if on_device else 'memory'}"
             f" but only {format_bytes(free)} are free",
             "Use --crop HxW with a smaller size, or fewer --disparities",

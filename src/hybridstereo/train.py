@@ -17,6 +17,7 @@ from .errors import InputError
 from .infer import choose_backend
 from .model import StereoModel
 from .training.curves import plot_curves
+from .training.deepen import deepen
 from .training.gradients import HingeOptions
 from .training.optim import SgdOptions
 from .training.runfolder import Checkpoint, Position, RunFolder
@@ -37,6 +38,7 @@ _LEARNING_RATES = {"unary": 0.05, "joint": 0.1, "full": 0.1}
 # A deep network starts with steeper gradients: with 7 layers the cross-entropy after 250 steps is
 # 2.0 at this rate and 3.2 at that of 3 layers.
 _DEEP, _DEEP_UNARY_RATE = 5, 0.015
+_LAYERS = 3
 _STEPS = {"unary": 4000, "joint": 800, "full": 800}
 # How --minutes is shared between the stages of `all`; the search takes what it takes.
 _TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
@@ -49,13 +51,14 @@ _GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "m
 class TrainOptions:
     """Everything that determines a run; stored as config.json.
 
-    ``stage`` is one of the stages or ``all``.  None means a default that suits the stage.
+    ``stage`` is one of the stages or ``all``.  None means a default that suits the stage; for
+    ``layers`` those of ``init``, or 3.
     """
 
     dataset: str
     roots: dict[str, str] | str | None = None
     stage: str = "all"
-    layers: int = 3
+    layers: int | None = None
     filters: int = 100
     with_xy: bool = False
     init: str | None = None
@@ -89,10 +92,10 @@ class TrainOptions:
         """What runs, in order."""
         return STAGES if self.stage == "all" else (self.stage,)
 
-    def sgd(self, stage: str) -> SgdOptions:
-        """Optimiser settings of a stage."""
+    def sgd(self, stage: str, layers: int) -> SgdOptions:
+        """Optimiser settings of a stage for a Unary-CNN with so many layers."""
         lr = _LEARNING_RATES[stage] if self.lr is None else self.lr
-        if self.lr is None and stage == "unary" and self.layers >= _DEEP:
+        if self.lr is None and stage == "unary" and layers >= _DEEP:
             lr = _DEEP_UNARY_RATE
         return SgdOptions(
             lr, self.momentum, self.nesterov, self.weight_decay, self.clip_norm, self.schedule
@@ -212,7 +215,8 @@ def _run_stages(setting: Setting, options: TrainOptions, checkpoint: Checkpoint)
             model = run_search(setting, checkpoint)
         else:
             budget = options.budget(stage, len(setting.training))
-            model = run_gradient(setting, stage, checkpoint, options.sgd(stage), budget)
+            sgd = options.sgd(stage, len(checkpoint.model.unary))
+            model = run_gradient(setting, stage, checkpoint, sgd, budget)
         save_model(folder.stage_model(stage), model)
         plot_curves(folder.entries(), folder.path / "curves.png")
         following = stages.index(stage) + 1
@@ -231,15 +235,15 @@ def _carried_best(upcoming: str, done: Checkpoint) -> float:
 
 def _initial_model(options: TrainOptions) -> StereoModel:
     if options.init is not None:
-        return load_model(options.init)
+        model = load_model(options.init)
+        return model if options.layers is None else deepen(model, options.layers)
     if options.stages[0] != "unary":
         raise InputError(
             f"Stage {options.stage} continues an earlier one",
             "Give the model to start from with --init, or train with --stage all",
         )
-    return new_model(
-        options.layers, options.filters, options.with_xy, options.seed, options.iterations
-    )
+    layers = _LAYERS if options.layers is None else options.layers
+    return new_model(layers, options.filters, options.with_xy, options.seed, options.iterations)
 
 
 def _augmentation(options: TrainOptions) -> AugmentOptions:

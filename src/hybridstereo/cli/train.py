@@ -46,7 +46,12 @@ class _Size(click.ParamType):
     default="all",
     help="One stage, or all in order, each starting from the best model of the one before.",
 )
-@click.option("--layers", type=click.IntRange(min=1), default=3, help="Layers of the Unary-CNN.")
+@click.option(
+    "--layers",
+    type=click.IntRange(min=1),
+    help="Layers of the Unary-CNN; more than those of --init deepen it.  [default: those of "
+    "--init, else 3]",
+)
 @click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
 @click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
 @click.option("--init", metavar="NAME|FILE", help="Model to start from.  [default: random weights]")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -22,6 +22,7 @@ from ..datasets.loader import PairCache, PairLoader
 from ..errors import StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
+from ..labels import LabelRange
 from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
 from .gradients import (
@@ -199,7 +200,7 @@ def run_gradient(
     }
     optimiser = Sgd(parameters, sgd, rates, backend)
     optimiser.restore_momentum(checkpoint.momentum)
-    step_of = _step_function(setting, stage)
+    steps_of = _step_function(setting, stage)
     validates = bool(setting.validation)
 
     def validate_now() -> None:
@@ -230,8 +231,8 @@ def run_gradient(
             begun = time.perf_counter()
             lr = learning_rate(sgd, budget.progress(position))
             score = position.step % _SCORE_EVERY == 0
-            steps = (step_of(model, pair, score) for pair in _take(loader, setting.batch))
-            mean = _mean_step(backend, steps)
+            batch = [pair for _, pair in islice(loader, setting.batch)]
+            mean = _mean_step(backend, steps_of(model, batch, score))
             entry = _check_and_describe(backend, stage, position.step, mean, lr)
             clip_gradients(mean.gradients, sgd.clip_norm, backend)
             optimiser.step(mean.gradients, lr)
@@ -261,35 +262,44 @@ def run_gradient(
     return setting.folder.load_best()
 
 
-def _take(loader: PairLoader, count: int) -> Iterator[StereoPair]:
-    return (pair for _, pair in islice(loader, count))
-
-
-def _step_function(setting: Setting, stage: str) -> Callable[[StereoModel, StereoPair, bool], Step]:
+def _step_function(
+    setting: Setting, stage: str
+) -> Callable[[StereoModel, Sequence[StereoPair], bool], list[Step]]:
+    """What computes the steps of a batch, each pair by itself."""
     backend = setting.backend
+    # A GPU takes the pairs one after the other.
+    at_once = setting.batch if backend.free_memory() is None else 1
     checked: set[tuple[int, int, int]] = set()
 
-    def step(model: StereoModel, pair: StereoPair, score: bool) -> Step:
-        labels = labels_for(pair, setting.disparities)
+    def check_memory(model: StereoModel, pair: StereoPair, labels: LabelRange) -> None:
+        # Only before the first step of this size: afterwards its memory is in use.
         height, width, _ = pair.left.shape
         if (size := (height, width, labels.count)) not in checked:
-            # Only before the first step of this size: afterwards its memory is in use.
-            require_training_memory(model, height, width, labels.count, backend)
+            require_training_memory(model, *size, backend, at_once)
             checked.add(size)
-        if stage == "unary":
-            return unary_step(model, backend, pair, labels, setting.soft_target)
-        return structured_step(model, backend, pair, labels, setting.hinge, score)
 
-    return step
+    def steps(model: StereoModel, pairs: Sequence[StereoPair], score: bool) -> list[Step]:
+        labelled = [(pair, labels_for(pair, setting.disparities)) for pair in pairs]
+        for pair, labels in labelled:
+            check_memory(model, pair, labels)
+
+        def step(item: tuple[StereoPair, LabelRange]) -> Step:
+            pair, labels = item
+            if stage == "unary":
+                return unary_step(model, backend, pair, labels, setting.soft_target)
+            return structured_step(model, backend, pair, labels, setting.hinge, score)
+
+        return backend.side_by_side(step, labelled)
+
+    return steps
 
 
-def _mean_step(backend: Backend, steps: Iterator[Step]) -> Step:
+def _mean_step(backend: Backend, steps: Sequence[Step]) -> Step:
     """Mean of the losses, figures and gradients of a batch."""
-    first = next(steps)
-    loss, gradients, figures, count = first.loss, first.gradients, dict(first.figures), 1
-    for step in steps:
-        count += 1
-        loss += step.loss
+    count = len(steps)
+    loss = sum(step.loss for step in steps)
+    gradients, figures = steps[0].gradients, dict(steps[0].figures)
+    for step in steps[1:]:
         for name, gradient in step.gradients.items():
             backend.add_to(gradients[name], gradient)
         for name, value in step.figures.items():

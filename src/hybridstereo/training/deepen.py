@@ -1,0 +1,56 @@
+"""A deeper Unary-CNN that starts as a shallower, trained one.
+
+Every step of a 7-layer network costs three of a 3-layer one, and its first thousand steps learn
+what the small one knows already.  So the new layers, of 2x2 filters as in the paper, start as
+``tanh(g x)`` of one pixel each: the deep network begins with about the features of the shallow
+one and learns from there what its larger window is good for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import InputError
+from ..features import ConvLayer
+from ..model import StereoModel
+
+# Trained features lie close to -1 or 1.  A gain of 1 would shrink them with every layer; this one
+# keeps their size (tanh(1.7 x) = x at 0.92) without making the new units too steep to learn.
+_GAIN = 1.7
+
+
+def deepen(model: StereoModel, layers: int) -> StereoModel:
+    """The model with as many layers in its Unary-CNN, new ones at the end.
+
+    Parameters
+    ----------
+    model
+        Its other parts stay as they are.
+    layers
+        At least as many as the model has.  The number of new ones must be even: each moves its
+        output by half a pixel, and the directions take turns.
+
+    Raises
+    ------
+    InputError
+        If the number cannot be reached.
+    """
+    new = layers - len(model.unary)
+    if new < 0 or new % 2:
+        raise InputError(
+            f"A Unary-CNN of {len(model.unary)} layers cannot become one of {layers}",
+            "Give --layers as many or 2, 4, 6... more, or start from random weights",
+        )
+    filters = model.unary[-1].weight.shape[0]
+    return replace(model, unary=(*model.unary, *(_passing(filters, i % 2) for i in range(new))))
+
+
+def _passing(filters: int, corner: int) -> ConvLayer:
+    """A layer that passes one pixel of its 2x2 window on: the upper left or the lower right one."""
+    weight = np.zeros((filters, filters, 2, 2), np.float32)
+    channels = np.arange(filters)
+    # A true convolution: the last tap of the kernel lies over the first pixel of the window.
+    weight[channels, channels, 1 - corner, 1 - corner] = _GAIN
+    return ConvLayer(weight, np.zeros(filters, np.float32))
