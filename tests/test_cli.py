@@ -120,11 +120,12 @@ def test_image_kinds(capsys, tmp_path, rng, kind):
 def test_info(capsys):
     code, out, _ = run(capsys, "info")
     assert code == 0
-    for word in ("hybridstereo", "numba", "threads", "memory", "census (default)", "cuda"):
+    for word in ("hybridstereo", "numba", "threads", "memory", "general (default)", "trained on", "census", "cuda"):
         assert word in out
     code, out, _ = run(capsys, "info", "--json")
     info = json.loads(out)
-    assert info["models"]["census"]["default"] is True
+    assert info["models"]["general"]["default"] is True
+    assert info["models"]["general"]["validation"]
     assert info["cuda"]["usable"] or (info["cuda"]["reason"] and info["cuda"]["fix"])
 
 

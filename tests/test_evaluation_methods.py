@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from hybridstereo.evaluation.methods import (
     FileMethod,
     MapsMethod,
     ModelMethod,
+    RefinedAndNot,
     RunOptions,
     VolumesMethod,
     labels_for,
@@ -53,6 +56,31 @@ def test_model_gives_what_predict_gives(backend, scene, target):
     expected = predict(model, backend, target.left, target.right, labels=labels, iterations=2)
     np.testing.assert_array_equal(outcome.disparity, expected.disparity)
     assert outcome.seconds > 0
+
+
+def test_refined_and_not_share_one_run(backend, scene, target, monkeypatch):
+    model, options = census_model(), RunOptions(iterations=2)
+    alone = [
+        ModelMethod("m", model, backend, replace(options, refine=refine)).compute(scene, target)
+        for refine in (False, True)
+    ]
+    runs = []
+    whole = ModelMethod.predict
+
+    def counted(self, target):
+        runs.append(target)
+        return whole(self, target)
+
+    monkeypatch.setattr(ModelMethod, "predict", counted)
+    both = RefinedAndNot("m", model, backend, options)
+    assert [both.unrefined.info.name, both.refined.info.name] == ["m", "m, refined"]
+    for method, expected in zip((both.unrefined, both.refined), alone, strict=True):
+        found = method.compute(scene, target).disparity
+        np.testing.assert_array_equal(found, expected.disparity)
+    assert runs == [target]
+    other = replace(target, left=target.right)
+    both.refined.compute(scene, other)
+    assert runs == [target, other]
 
 
 def test_model_says_how_it_is_run(backend):

@@ -10,6 +10,7 @@ from pathlib import Path
 from . import __version__, kernels
 from .kernels.cudalib import probe
 from .memory import available_memory, format_bytes, total_memory
+from .model import PROVENANCE
 from .zoo import DEFAULT_MODEL, available_models, load_model
 
 _PACKAGES = ("numba", "llvmlite", "numpy", "opencv-python", "click", "h5py", "threadpoolctl")
@@ -44,6 +45,7 @@ def collect_info() -> dict[str, object]:
             "description": model.config.description,
             "layers": len(model.unary),
             "parameters": model.parameter_count,
+            **{name: getattr(model.config, name) for name in PROVENANCE},
             "default": name == DEFAULT_MODEL,
         }
     return {
@@ -65,6 +67,22 @@ def collect_info() -> dict[str, object]:
         },
         "models": models,
     }
+
+
+def _about(name: str, model: dict) -> list[str]:
+    """The lines about a model: what it is, and where it comes from if that is known."""
+    default = " (default)" if model["default"] else ""
+    lines = [
+        f"{name}{default}: {model['description']};"
+        f" {model['layers']} layers, {model['parameters']:,} parameters"
+    ]
+    if model["trained_on"]:
+        lines.append(f"  trained on {model['trained_on']} ({model['trained_date']})")
+    if model["validation"]:
+        lines.append(f"  on scenes it never saw: {model['validation']}")
+    if model["licence"]:
+        lines.append(f"  {model['licence']}")
+    return lines
 
 
 def format_info(info: dict) -> str:
@@ -90,13 +108,6 @@ def format_info(info: dict) -> str:
     if not cuda["usable"]:
         rows.append(("", f"{cuda['fix']}."))
     for index, (name, model) in enumerate(info["models"].items()):
-        default = " (default)" if model["default"] else ""
-        rows.append(
-            (
-                "models" if index == 0 else "",
-                f"{name}{default}: {model['description']};"
-                f" {model['layers']} layers, {model['parameters']:,} parameters",
-            )
-        )
+        rows += zip(["" if index else "models", *3 * [""]], _about(name, model), strict=False)
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)

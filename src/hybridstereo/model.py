@@ -22,6 +22,8 @@ from .pairwise import pairwise_forward, pairwise_input
 METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")
 IMAGE_CHANNELS = 3
+PROVENANCE = ("trained_on", "trained_date", "validation", "licence")
+"""The attributes of `ModelConfig` that tell where a model comes from; a file may lack them."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class ModelConfig:
         Default labels.
     description
         One line for `hstereo info`.
+    trained_on, trained_date, validation, licence
+        Where the parameters come from: data and stages, ISO date, error figures on scenes that were
+        not trained on, and the terms that come with the data.  Empty if nobody said.
     """
 
     edge_model: str = "contrast"
@@ -58,6 +63,10 @@ class ModelConfig:
     disparities: int = 128
     step: float = 1.0
     description: str = ""
+    trained_on: str = ""
+    trained_date: str = ""
+    validation: str = ""
+    licence: str = ""
 
     @property
     def labels(self) -> LabelRange:
@@ -127,9 +136,9 @@ class StereoModel:
 def _config(stored: Mapping[str, object]) -> ModelConfig:
     values: dict[str, Any] = {}
     for name, default in asdict(ModelConfig()).items():
-        if name not in stored:
+        if name not in stored and name not in PROVENANCE:
             raise ModelError(f"its attribute '{name}' is missing")
-        value = stored[name]
+        value = stored.get(name, default)
         kind = type(default)
         if isinstance(value, bool) or not isinstance(value, (int, kind) if kind is float else kind):
             raise ModelError(f"its attribute '{name}' is not a {kind.__name__}")
@@ -215,10 +224,12 @@ class StageClock:
 class Prediction:
     """A disparity map (float32 (H, W), pixels) and how it came about.
 
-    ``bounds`` (one per sweep) and ``energy`` are None for the ``argmax`` method.
+    ``unrefined`` holds the disparities of the labels themselves.  ``bounds`` (one per sweep) and
+    ``energy`` are None for the ``argmax`` method.
     """
 
     disparity: np.ndarray
+    unrefined: np.ndarray
     labels: LabelRange
     energy: float | None
     bounds: np.ndarray | None
@@ -323,12 +334,12 @@ def predict_from_volume(
     else:
         with clock.stage("argmax"):
             chosen = backend.argmin(costs)
-    disparity = labels.to_disparity(backend.to_host(chosen))
+    unrefined = disparity = labels.to_disparity(backend.to_host(chosen))
     if refine:
         with clock.stage("refinement"):
             source = costs if minorant is None else minorant
-            disparity += backend.to_host(backend.refine(source, chosen, labels.step))
-    prediction = Prediction(disparity, labels, energy, bounds, clock.seconds)
+            disparity = unrefined + backend.to_host(backend.refine(source, chosen, labels.step))
+    prediction = Prediction(disparity, unrefined, labels, energy, bounds, clock.seconds)
     return VolumePrediction(prediction, minorant)
 
 

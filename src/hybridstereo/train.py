@@ -15,7 +15,7 @@ from .datasets.augment import AugmentOptions
 from .datasets.loader import PairCache
 from .errors import InputError
 from .infer import choose_backend
-from .model import StereoModel
+from .model import PROVENANCE, StereoModel, with_config
 from .training.curves import plot_curves
 from .training.deepen import deepen
 from .training.gradients import HingeOptions
@@ -235,7 +235,9 @@ def _carried_best(upcoming: str, done: Checkpoint) -> float:
 
 def _initial_model(options: TrainOptions) -> StereoModel:
     if options.init is not None:
-        model = load_model(options.init)
+        # What is said about the old model is not true of the one to come.
+        unnamed = dict.fromkeys(("description", *PROVENANCE), "")
+        model = with_config(load_model(options.init), **unnamed)
         return model if options.layers is None else deepen(model, options.layers)
     if options.stages[0] != "unary":
         raise InputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from .census import census_model
@@ -10,26 +9,33 @@ from .errors import ModelError
 from .io.weights import read_weights, write_weights
 from .model import StereoModel
 
-DEFAULT_MODEL = "census"
+DEFAULT_MODEL = "general"
 
-_BUILT_IN: dict[str, Callable[[], StereoModel]] = {"census": census_model}
+_HAND_SET = {"census": census_model}
+# Trained with `docs/train_models.sh`; what each is good for is in docs/models.md.
+SHIPPED = Path(__file__).parent / "models"
+"""The folder of the trained models that come with the package."""
 
 
 def available_models() -> list[str]:
-    """Names that `load_model` knows."""
-    return sorted(_BUILT_IN)
+    """Names that `load_model` knows, the default first."""
+    names = {*_HAND_SET, *(path.stem for path in SHIPPED.glob("*.h5"))}
+    return sorted(names, key=lambda name: (name != DEFAULT_MODEL, name))
 
 
 def load_model(name: str) -> StereoModel:
     """The built-in model of that name, or the model stored in that file."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]()
-    if not Path(name).exists() and Path(name).suffix == "":
+    if name in _HAND_SET:
+        return _HAND_SET[name]()
+    path = Path(name)
+    if name in available_models():
+        path = SHIPPED / f"{name}.h5"
+    elif not path.exists() and path.suffix == "":
         raise ModelError(
             f"There is no model '{name}'",
             f"Built-in models: {', '.join(available_models())}; or give the path of an .h5 file",
         )
-    return StereoModel.from_file(read_weights(name), name)
+    return StereoModel.from_file(read_weights(path), name)
 
 
 def save_model(path: str | Path, model: StereoModel) -> None:

@@ -35,7 +35,7 @@ from .options import (
 @click.option(
     "--model",
     metavar="NAME|FILE",
-    help="Built-in model (see 'hstereo info') or .h5 file.  [default: census]",
+    help="Built-in model (see 'hstereo info') or .h5 file.  [default: general]",
 )
 @click.option(
     "--disparities",

@@ -13,7 +13,7 @@ from ..model import StereoModel
 from ..training.runfolder import RunFolder
 from ..training.stages import STAGES
 from ..zoo import load_model
-from .methods import ModelMethod, RunOptions
+from .methods import Method, RefinedAndNot, RunOptions
 from .results import Evaluation
 from .tables import align
 
@@ -51,7 +51,7 @@ class ComponentRow:
 class ComponentTable:
     """The methods to run and where their figures go."""
 
-    methods: list[ModelMethod]
+    methods: list[Method]
     rows: list[ComponentRow]
 
 
@@ -116,23 +116,21 @@ def _lay_out(
     groups: Sequence[tuple[str, dict[str, StereoModel]]], backend: Backend, options: RunOptions
 ) -> ComponentTable:
     titles = [f"CNN{len(next(iter(models.values())).unary)}" for _, models in groups]
-    methods: list[ModelMethod] = []
+    methods: list[Method] = []
     rows: list[ComponentRow] = []
     for (name, models), title in zip(groups, titles, strict=True):
         label = f"{title} ({name})" if titles.count(title) > 1 and name else title
-        for refined in (False, True):
-            cells = {}
-            for stage in STAGES:
-                if stage not in models:
-                    continue
+        runs: dict[str, RefinedAndNot] = {}
+        for stage in STAGES:
+            if stage in models:
                 column = COLUMNS[stage]
-                method = f"{label} {column}{', refined' if refined else ''}"
-                way = replace(
-                    options, method="argmax" if stage == "unary" else "crf", refine=refined
-                )
-                methods.append(ModelMethod(method, models[stage], backend, way))
-                cells[column] = method
-            rows.append(ComponentRow(label, refined, cells))
+                way = replace(options, method="argmax" if stage == "unary" else "crf")
+                runs[column] = RefinedAndNot(f"{label} {column}", models[stage], backend, way)
+        for refined in (False, True):
+            cells = {c: run.refined if refined else run.unrefined for c, run in runs.items()}
+            methods += cells.values()
+            names = {column: method.info.name for column, method in cells.items()}
+            rows.append(ComponentRow(label, refined, names))
     return ComponentTable(methods, rows)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -102,6 +103,11 @@ class ModelMethod:
 
     def compute(self, scene: Scene, target: Target) -> Outcome:
         """The map of the model with the labels of the scene."""
+        prediction = self.predict(target)
+        return Outcome(prediction.disparity, sum(prediction.seconds.values()))
+
+    def predict(self, target: Target) -> Prediction:
+        """Everything that the model gives for a scene, with the labels of the scene."""
         left, right = target.images()
         labels = labels_for(self._model, target.search_range, self._options)
         height, width, _ = left.shape
@@ -109,8 +115,7 @@ class ModelMethod:
         if not self._warm:  # or the first image would pay for compilation
             self._predict(left[:24, :40], right[:24, :40], LabelRange(labels.minimum, 8))
             self._warm = True
-        prediction = self._predict(left, right, labels)
-        return Outcome(prediction.disparity, sum(prediction.seconds.values()))
+        return self._predict(left, right, labels)
 
     def _predict(self, left: np.ndarray, right: np.ndarray, labels: LabelRange) -> Prediction:
         options = self._options
@@ -140,6 +145,47 @@ class ModelMethod:
         if options.paper_labels:
             parts.append("labels rounded as in the paper")
         return ", ".join([*parts, self._backend.name])
+
+
+class RefinedAndNot:
+    """Two methods, a model with and without refinement, which share one run for each scene.
+
+    Parameters
+    ----------
+    name
+        For tables, of the method without refinement; the other one's is told apart by a suffix.
+    model, backend, options
+        As for `ModelMethod`.
+    """
+
+    def __init__(
+        self, name: str, model: StereoModel, backend: Backend, options: RunOptions
+    ) -> None:
+        self._whole = ModelMethod(name, model, backend, replace(options, refine=True))
+        self._last: tuple[Target, Prediction] | None = None
+        labels_only = ModelMethod(name, model, backend, replace(options, refine=False)).info
+        refined = replace(self._whole.info, name=f"{name}, refined")
+        self.unrefined: Method = _HalfOfRun(labels_only, self._predict, "unrefined")
+        self.refined: Method = _HalfOfRun(refined, self._predict, "disparity")
+
+    def _predict(self, target: Target) -> Prediction:
+        if self._last is None or self._last[0] is not target:
+            self._last = None  # its memory is free before the next map needs it
+            self._last = target, self._whole.predict(target)
+        return self._last[1]
+
+
+@dataclass(frozen=True)
+class _HalfOfRun:
+    """One of the maps of a prediction."""
+
+    info: MethodInfo
+    predict: Callable[[Target], Prediction]
+    part: str
+
+    def compute(self, scene: Scene, target: Target) -> Outcome:
+        prediction = self.predict(target)
+        return Outcome(getattr(prediction, self.part), sum(prediction.seconds.values()))
 
 
 class VolumesMethod:

@@ -16,9 +16,10 @@ from ..errors import InputError
 from ..features import ConvLayer
 from ..model import StereoModel
 
-# Trained features lie close to -1 or 1.  A gain of 1 would shrink them with every layer; this one
-# keeps their size (tanh(1.7 x) = x at 0.92) without making the new units too steep to learn.
-_GAIN = 1.7
+# Measured on a trained network of 3 layers that becomes one of 7: with this gain the cross-entropy
+# is that of the shallow one.  With 1 the features shrink with every layer, with 1.4 and more they
+# grow, and costs that are too sure of themselves cost more than twice as much.
+_GAIN = 1.2
 
 
 def deepen(model: StereoModel, layers: int) -> StereoModel:
