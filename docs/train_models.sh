@@ -48,15 +48,15 @@ through_the_crf() { # NAME LAYERS STEPS: stages crf, joint and full, from the ru
 specialist() { # NAME LAYERS UNARY_STEPS RATE STEPS: from the general network
   local -n all=$1
   stage "$1-$2-unary" unary "${all[@]}" --init "$runs/general-$2-unary/best.h5" \
-    --crop 96x320 --batch 2 --steps "$3" --lr "$4" --validate-every $(($3 / 2))
+    --crop 64x512 --batch 2 --steps "$3" --lr "$4" --validate-every $(($3 / 2))
   through_the_crf "$1" "$2" "$5"
 }
 
 stage general-3-unary unary "${general[@]}" --layers 3 \
-  --crop 96x320 --batch 2 --steps 5000 --validate-every 1000
+  --crop 64x512 --batch 2 --steps 3600 --lr 0.08 --validate-every 900
 through_the_crf general 3 240
 stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-unary/best.h5" \
-  --crop 96x320 --batch 2 --steps 1100 --lr 0.02 --validate-every 550
+  --crop 64x512 --batch 2 --steps 1000 --lr 0.03 --validate-every 500
 through_the_crf general 7 210
 specialist kitti 7 150 0.01 120
 specialist middlebury 7 150 0.01 120

@@ -79,7 +79,7 @@ class _Size(click.ParamType):
 @click.option(
     "--lr",
     type=click.FloatRange(min=0, min_open=True),
-    help="Learning rate for a loss averaged over pixels.  [default: 0.05 for unary, 0.015 with 5 "
+    help="Learning rate for a loss averaged over pixels.  [default: 0.1 for unary, 0.015 with 5 "
     "or more layers; 0.1 for joint and full]",
 )
 @click.option(

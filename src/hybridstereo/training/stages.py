@@ -39,6 +39,7 @@ from .imitation import imitate_contrast
 from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
 from .runfolder import Checkpoint, Position, RunFolder
 from .validation import labels_for, validate
+from .whitening import gradient_metric, whiten_first_layer, whitened_gradient, window_moments
 
 STAGES = ("unary", "crf", "joint", "full")
 
@@ -54,6 +55,8 @@ _TRAINED = {
 _RATES = {"p1": 0.1, "p2": 1.0, "pairwise/": 0.001}
 
 _IMITATION_PAIRS = 8
+_WHITENING_PAIRS = 12
+_FIRST_KERNELS = "unary/0/weight"
 _SCORE_EVERY = 5  # steps of `joint` and `full` between two looks at the training error
 
 
@@ -143,6 +146,16 @@ def begin(stage: str, model: StereoModel, setting: Setting) -> StereoModel:
     return model
 
 
+def start_from_random(model: StereoModel, setting: Setting) -> StereoModel:
+    """A new model whose first layer suits the windows of the training images."""
+    return whiten_first_layer(model, _moments(model, setting))
+
+
+def _moments(model: StereoModel, setting: Setting) -> np.ndarray:
+    chosen = setting.training[:: max(len(setting.training) // _WHITENING_PAIRS, 1)]
+    return window_moments(model, [setting.cache.load(x).left for x in chosen])
+
+
 def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
     """Stage ``crf``: grid search on the validation pairs; the table goes to crf_grid.json."""
     begun = time.perf_counter()
@@ -201,6 +214,8 @@ def run_gradient(
     optimiser = Sgd(parameters, sgd, rates, backend)
     optimiser.restore_momentum(checkpoint.momentum)
     steps_of = _step_function(setting, stage)
+    # The structured hinge moves the network too little for it to matter.
+    metric = gradient_metric(_moments(checkpoint.model, setting)) if stage == "unary" else None
     validates = bool(setting.validation)
 
     def validate_now() -> None:
@@ -234,6 +249,11 @@ def run_gradient(
             batch = [pair for _, pair in islice(loader, setting.batch)]
             mean = _mean_step(backend, steps_of(model, batch, score))
             entry = _check_and_describe(backend, stage, position.step, mean, lr)
+            if metric is not None:
+                whitened = whitened_gradient(
+                    backend.to_host(mean.gradients[_FIRST_KERNELS]), metric
+                )
+                mean.gradients[_FIRST_KERNELS] = backend.to_device(whitened)
             clip_gradients(mean.gradients, sgd.clip_norm, backend)
             optimiser.step(mean.gradients, lr)
             model = _with_penalties(model, parameters)
