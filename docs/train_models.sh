@@ -21,7 +21,8 @@ kitti=(synthetic:1,kitti:4 --root kitti="$data/kitti2015" --val-scenes "$kitti_k
 general_grid=(middlebury,kitti --root middlebury="$data" --root kitti="$data/kitti2015"
   --val-scenes Adirondack,Teddy,000005_10,000021_10 --criterion bad2)
 middlebury_grid=(middlebury --root "$data" --val-scenes "$middlebury_kept")
-kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10 --criterion d1)
+kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10 --criterion d1
+  --disparities 128)
 
 stage() { # RUN STAGE OPTIONS...
   local run=$runs/$1 stage=$2
@@ -54,11 +55,11 @@ specialist() { # NAME LAYERS UNARY_STEPS RATE STEPS: from the general network
 
 stage general-3-unary unary "${general[@]}" --layers 3 \
   --crop 64x512 --batch 2 --steps 3600 --lr 0.08 --validate-every 900
-through_the_crf general 3 240
 stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-unary/best.h5" \
   --crop 64x512 --batch 2 --steps 1000 --lr 0.03 --validate-every 500
-through_the_crf general 7 210
-specialist kitti 7 150 0.01 120
-specialist middlebury 7 150 0.01 120
-specialist kitti 3 400 0.02 150
-specialist middlebury 3 400 0.02 150
+through_the_crf general 7 105
+specialist kitti 7 120 0.01 75
+specialist middlebury 7 120 0.01 75
+through_the_crf general 3 150
+specialist kitti 3 300 0.02 120
+specialist middlebury 3 300 0.02 120

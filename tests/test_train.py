@@ -16,13 +16,14 @@ import pytest
 from hybridstereo import memory
 from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.io.weights import read_weights
+from hybridstereo.model import with_config
 from hybridstereo.synth import synthesize
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.train import TrainOptions, options_from_config, train
 from hybridstereo.training import stages
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Budget, Reporter, TrainingDivergedError
-from hybridstereo.zoo import load_model
+from hybridstereo.zoo import load_model, save_model
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +122,24 @@ def test_same_seed_same_bits_other_seed_others(options, tmp_path):
         train(replace(options, seed=seed), tmp_path / name)
     assert weights_of(tmp_path / "a/best.h5") == weights_of(tmp_path / "b/best.h5")
     assert weights_of(tmp_path / "a/best.h5") != weights_of(tmp_path / "c/best.h5")
+
+
+def test_a_trained_network_becomes_deeper_and_loses_its_description(options, tmp_path):
+    options = replace(options, stage="unary", steps=2)
+    small = with_config(train(options, tmp_path / "a"), description="d", validation="5 %")
+    save_model(tmp_path / "small.h5", small)
+    init = str(tmp_path / "small.h5")
+    same = train(replace(options, init=init, layers=None), tmp_path / "b")
+    deep = train(replace(options, init=init, layers=4), tmp_path / "c")
+    assert (len(same.unary), len(deep.unary)) == (2, 4)
+    assert (deep.config.description, deep.config.validation) == ("", "")
+
+
+def test_a_batch_side_by_side_is_a_batch_one_by_one(options, tmp_path):
+    options = replace(options, stage="unary", batch=3)
+    many, one = (train(options, tmp_path / str(x), threads=x) for x in (None, 1))
+    for a, b in zip(many.unary, one.unary, strict=True):
+        np.testing.assert_allclose(a.weight, b.weight, rtol=1e-4, atol=1e-6)
 
 
 class Interrupter(Reporter):

@@ -1,16 +1,59 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from hybridstereo.errors import ModelError
-from hybridstereo.zoo import DEFAULT_MODEL, available_models, load_model, save_model
+from hybridstereo.io.disparity import read_disparity
+from hybridstereo.io.images import read_pair
+from hybridstereo.io.mask import read_mask
+from hybridstereo.labels import LabelRange
+from hybridstereo.model import PROVENANCE, predict
+from hybridstereo.zoo import DEFAULT_MODEL, SHIPPED, available_models, load_model, save_model
 
 
 def test_default_model_is_available():
     assert DEFAULT_MODEL in available_models()
     for name in available_models():
         assert load_model(name).config.description
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.h5")), ids=lambda path: path.stem)
+def test_shipped_models_say_where_they_come_from(path):
+    model = load_model(path.stem)
+    assert len(model.unary) == (3 if path.stem.endswith("-fast") else 7)
+    assert model.config.method == "crf"
+    for name in ("description", *PROVENANCE):
+        assert getattr(model.config, name), name
+    assert "%" in model.config.validation
+    assert path.stat().st_size < 1_300_000
+
+
+def test_every_shipped_model_is_documented():
+    text = (Path(__file__).parents[1] / "docs/models.md").read_text()
+    for path in SHIPPED.glob("*.h5"):
+        assert f"`{path.stem}`" in text
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.h5")), ids=lambda path: path.stem)
+def test_shipped_models_match_the_sample(path, backend, sample):
+    """A generated scene with exact truth: better than the hand-set model."""
+    left, right = read_pair(sample / "left.png", sample / "right.png")
+    truth = read_disparity(sample / "truth.pfm")
+    mask = read_mask(sample / "mask0nocc.png")
+    found = predict(load_model(path.stem), backend, left, right, labels=LabelRange(0, 64))
+    bad = 100 * float((np.abs(found.disparity - truth)[mask] > 1).mean())
+    assert bad < 11
+
+
+def test_names_of_models_win_over_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / DEFAULT_MODEL).mkdir()
+    assert load_model(DEFAULT_MODEL).config.trained_on
+    with pytest.raises(ModelError):
+        load_model(f"./{DEFAULT_MODEL}")
 
 
 def test_unknown_name():

@@ -214,7 +214,7 @@ def run_gradient(
     optimiser = Sgd(parameters, sgd, rates, backend)
     optimiser.restore_momentum(checkpoint.momentum)
     steps_of = _step_function(setting, stage)
-    # The structured hinge moves the network too little for it to matter.
+    # The rates of the other stages were found without it.
     metric = gradient_metric(_moments(checkpoint.model, setting)) if stage == "unary" else None
     validates = bool(setting.validation)
 
