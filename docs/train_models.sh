@@ -54,9 +54,9 @@ specialist() { # NAME LAYERS UNARY_STEPS RATE STEPS: from the general network
 }
 
 stage general-3-unary unary "${general[@]}" --layers 3 \
-  --crop 64x512 --batch 2 --steps 3600 --lr 0.08 --validate-every 900
+  --crop 64x512 --batch 2 --steps 2700 --lr 0.08 --validate-every 900
 stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-unary/best.h5" \
-  --crop 64x512 --batch 2 --steps 1000 --lr 0.03 --validate-every 500
+  --crop 64x512 --batch 2 --steps 1300 --lr 0.03 --validate-every 650
 through_the_crf general 7 105
 specialist kitti 7 120 0.01 75
 specialist middlebury 7 120 0.01 75

@@ -20,11 +20,13 @@ Point = dict[str, float]
 
 # Coarse to fine: each round multiplies the best values so far by these factors, one plane of two
 # parameters at a time (a full 4-D grid would need 20 times the evaluations).
-_COARSE = (0.25, 0.5, 1.0, 2.0, 4.0)
+# A network that is less sure of its costs needs small penalties, above all for slanted surfaces.
+_COARSE_P1 = (0.1, 0.2, 0.4, 0.7, 1.2)
+_COARSE_P2 = (0.4, 1.0, 2.0, 4.0)
 _FINE = (0.75, 1.0, 1.35)
 _SHAPE = (0.5, 0.75, 1.0, 1.5)
 _PLANES: tuple[tuple[str, str, tuple[float, ...], tuple[float, ...]], ...] = (
-    ("p1", "p2", _COARSE, _COARSE),
+    ("p1", "p2", _COARSE_P1, _COARSE_P2),
     ("alpha", "beta", _SHAPE, (0.8, 1.0, 1.2)),
     ("p1", "p2", _FINE, _FINE),
     ("alpha", "beta", (0.85, 1.0, 1.2), (0.9, 1.0, 1.1)),
