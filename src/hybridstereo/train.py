@@ -44,8 +44,8 @@ _STEPS = {"unary": 4000, "joint": 800, "full": 800}
 # How --minutes is shared between the stages of `all`; the search takes what it takes.
 _TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
 
-# More noise would hide the weak texture of dark and plain surfaces: with 0.02 the validation error of
-# Jadeplant after the CRF was 3 points higher.
+# More noise would hide the weak texture of dark and plain surfaces: with 0.02 the validation error
+# of Jadeplant after the CRF was 3 points higher.
 _PHOTOMETRIC = {"gain": 0.2, "colour": 0.1, "gamma": 0.2, "lighting": 0.3, "noise": 0.008}
 _GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "max_scale": 1.1}
 
