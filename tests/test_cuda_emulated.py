@@ -247,6 +247,8 @@ def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage):
 
     # In this order: on the CPU the model itself is trained, in place.
     losses, found = run_steps(model, cuda, pair, step)
+    masks = [x for x in device.uploads if x.dtype == np.bool_]
+    assert len(masks) == len(losses), "the truth goes up once per step"
     expected_losses, expected = run_steps(model, cpu, pair, step)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
     assert (found.config.p1, found.config.p2) == pytest.approx(
