@@ -152,7 +152,9 @@ def read_out(minorant: Any) -> Any:
 # the lanes are grouped by sectors (8 for float32, 4 for float64): the lanes of a group take turns
 # at asking, all of them read the sector that the asker needs, and those that hold its costs pass
 # them on.  The memory traffic is the least that look-ups can have, a sector per pixel and for the
-# refinement sometimes two; going through all labels of a pixel would read K / 8 of them.
+# refinement sometimes two, each asked for once; going through all labels of a pixel would read
+# K / 8 of them.  It is also what limits these kernels: the turns take less time.  Indices fit into
+# 32 bits, since no device array has more elements (`devices.py`).
 _SECTOR_BYTES = 32
 
 
