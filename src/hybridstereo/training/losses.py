@@ -39,8 +39,12 @@ class Target:
 
     def on_device(self, backend: Backend) -> Target:
         """The same truth where all losses of a step find it without moving it again."""
-        arrays = (backend.to_device(x) for x in (self.position, self.nearest, self.valid))
-        return Target(*arrays, self.count)
+        return Target(
+            backend.to_device(self.position),
+            backend.to_device(self.nearest),
+            backend.to_device(self.valid),
+            self.count,
+        )
 
 
 def make_target(disparity: np.ndarray, valid: np.ndarray, labels: LabelRange) -> Target:
