@@ -324,12 +324,17 @@ def convolution(tiling: Tiling) -> cudalib.Kernel:
 
         # A thread holds neighbouring pixels, whose filters are far apart in memory.  A row of the
         # tile at a time goes through shared memory, so that neighbouring threads write
-        # neighbouring filters.
+        # neighbouring filters.  The biases take the place of the weights: read from memory one by
+        # one they would cost layers of few channels more than the image does.
+        at = thread
+        while at < block_filters:
+            out = uint32(first_out + at)
+            weights[at] = bias[out] if out < outputs else real(0)
+            at = uint32(at + threads)
+        cuda.syncthreads()
         for f in range(filters):
-            out = uint32(first_out + group * filters + f)
-            if out < outputs:
-                for i in range(_RUN):
-                    sums[f * _RUN + i] += bias[out]
+            for i in range(_RUN):
+                sums[f * _RUN + i] += weights[uint64(group * filters + f)]
         # A gap after each run of pixels, lest all runs be stored to the same banks.
         own = uint32(run_column * block_filters + run % _RUNS * _GAP + group * filters)
         for row in range(rows):

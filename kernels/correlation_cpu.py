@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, prange
 
 from . import buffers, simd
+from .label_positions import LabelPositions, label_positions
 from .pointers import advance, pointer_to, restrict_arguments
 from .simd import minimum
 from .tiles import TILE_ROWS, multiply, padded_columns
@@ -28,30 +29,6 @@ _PANEL_VECTORS = 3
 # Pixels per block of the backward pass.  The product has (block + range) columns for `range`
 # useful ones: long blocks waste arithmetic, short ones BLAS efficiency.
 _BLOCK = 64
-
-
-class _Labels(NamedTuple):
-    """Where each label looks: pixel ``x + offset`` and, with weight ``fraction``, the one after.
-
-    ``x - d = (x + floor(-d)) + fraction``; a whole-pixel disparity has fraction 0.
-    """
-
-    offsets: np.ndarray  # (K,) int64, descending
-    fractions: np.ndarray  # (K,)
-    whole: bool  # every label one pixel further than the label before it
-    lowest: int  # smallest and largest offset that is read
-    highest: int
-
-
-def _label_positions(disparities: np.ndarray, dtype: Any) -> _Labels:
-    """Positions of ascending, equally spaced disparities (K,)."""
-    disparities = np.asarray(disparities, np.float64)
-    floors = np.floor(-disparities)
-    offsets, fractions = floors.astype(np.int64), (-disparities - floors).astype(dtype)
-    whole = not fractions.any() and bool(np.all(np.diff(offsets) == -1))
-    return _Labels(
-        offsets, fractions, whole, int(offsets[-1]), int(offsets[0]) + (0 if whole else 1)
-    )
 
 
 # In the forward pass the other row is stored from right to left, so that labels, whose positions
@@ -131,7 +108,7 @@ def _pack_reversed(row: Any, panels: Any) -> None:
 def _correlate_row(
     left: Any,
     right: Any,
-    labels: _Labels,
+    labels: LabelPositions,
     panels: Any,
     pixels: Any,
     buffer: Any,
@@ -194,15 +171,15 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     """
     (height, width, channels), dtype = left.shape, left.dtype
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    labels = _label_positions(disparities, dtype.type)
-    volume = buffers.empty((height, width, labels.offsets.size), dtype)
+    labels = label_positions(disparities, dtype.type)
+    volume = buffers.empty((height, width, labels.size), dtype)
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
         panels = np.empty((-(-width // lanes), channels, lanes), dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
         buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
-        scores = np.empty(labels.offsets.size, dtype)
+        scores = np.empty(labels.size, dtype)
         for y in rows:
             _correlate_row(left[y], right[y], labels, panels, pixels, buffer, scores, volume[y])
 
@@ -249,7 +226,7 @@ class _Block(NamedTuple):
     band: slice
 
 
-def _blocks(width: int, labels: _Labels) -> list[_Block]:
+def _blocks(width: int, labels: LabelPositions) -> list[_Block]:
     """The blocks of a row, from left to right; a band may be empty."""
     blocks = []
     for x in range(0, width, _BLOCK):
@@ -260,7 +237,7 @@ def _blocks(width: int, labels: _Labels) -> list[_Block]:
     return blocks
 
 
-def _band_buffer(width: int, labels: _Labels, dtype: Any) -> np.ndarray:
+def _band_buffer(width: int, labels: LabelPositions, dtype: Any) -> np.ndarray:
     """Room for the products of one block with its band."""
     return np.empty(_BLOCK * min(width, _BLOCK + labels.highest - labels.lowest), dtype)
 
@@ -331,7 +308,7 @@ def scores_backward(
         dL/dleft and dL/dright (H, W, C).
     """
     height, width, channels = left.shape
-    labels = _label_positions(disparities, left.dtype.type)
+    labels = label_positions(disparities, left.dtype.type)
     blocks = _blocks(width, labels)
     dleft = buffers.empty(left.shape, left.dtype)
     dright = buffers.empty(right.shape, right.dtype)

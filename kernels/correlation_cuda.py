@@ -20,7 +20,7 @@ from numba import float32, float64, int32, uint32, uint64
 
 from . import cudalib
 from .correlation_gradient_cuda import scores_backward
-from .labels_cuda import label_positions
+from .label_positions import label_positions
 from .vectors_cuda import ALIGNMENT, load4
 
 __all__ = ["correlation_forward", "scores_backward", "softmax_backward"]
@@ -233,7 +233,7 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     left, right = cudalib.to_device(left), cudalib.to_device(right, left.dtype)
     height, width, channels = left.shape
     labels = label_positions(cudalib.to_host(disparities), left.dtype)
-    volume = cudalib.empty((height, width, labels.count), left.dtype)
+    volume = cudalib.empty((height, width, labels.size), left.dtype)
     if not volume.size:
         return volume
 
@@ -252,7 +252,7 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
         (cudalib.blocks_for(width, _PIXELS), height), _THREADS,
         left.reshape(-1), right.reshape(-1), cudalib.to_device(labels.offsets),
         cudalib.to_device(labels.fractions), cudalib.to_device(firsts), volume.reshape(-1),
-        width, channels, labels.count, chunks, labels.highest, advance,
+        width, channels, labels.size, chunks, labels.highest, advance,
     )  # fmt: skip
     return volume
 

@@ -20,7 +20,7 @@ import numpy as np
 from numba import float32, float64, int32, uint32
 
 from . import cudalib
-from .labels_cuda import LabelPositions, label_positions
+from .label_positions import LabelPositions, label_positions
 from .vectors_cuda import ALIGNMENT, load4, store4
 
 __all__ = ["scores_backward"]
@@ -221,7 +221,7 @@ def scores_backward(
             kernel.threads,
             ds.reshape(-1), partners.reshape(-1), gradient.reshape(-1),
             cudalib.to_device(starts), cudalib.to_device(labels.fractions),
-            width, channels, labels.count, int(labels.offsets[0]), starts.size - 1,
+            width, channels, labels.size, int(labels.offsets[0]), starts.size - 1,
             labels.lowest, labels.highest,
         )  # fmt: skip
     return gradients[0], gradients[1]

@@ -146,9 +146,27 @@ def read_out(minorant: Any) -> Any:
     return _label_per_pixel(minorant, ties=True)
 
 
-@kernel_family(("float32",))
+# ---------------------------------------------------------------- costs of single labels
+
+# A look-up of one label per lane would get 4 bytes of each sector of 32 that memory delivers.  So
+# the lanes are grouped by sectors (8 for float32, 4 for float64): the lanes of a group take turns
+# at asking, all of them read the sector that the asker needs, and those that hold its costs pass
+# them on.  The memory traffic is the least that look-ups can have, a sector per pixel and for the
+# refinement sometimes two, each asked for once; going through all labels of a pixel would read
+# K / 8 of them.  It is also what limits these kernels: the turns take less time.  Indices fit into
+# 32 bits, since no device array has more elements (`devices.py`).
+_SECTOR_BYTES = 32
+
+
+def _lanes_per_sector(dtype: str) -> int:
+    return _SECTOR_BYTES // np.dtype(dtype).itemsize
+
+
+@kernel_family(("float32",), ("float64",))
 def _energy_kernel(dtype: str) -> Kernel:
     """terms[i] = what pixel i contributes to the energy: its cost and its two edges."""
+    number = getattr(numba, dtype)
+    sector = _lanes_per_sector(dtype)
 
     @kernel(
         f"{dtype}[::1], {dtype}[::1], {dtype}[::1], float64, float64, int32[::1], float64[::1],"
@@ -159,12 +177,25 @@ def _energy_kernel(dtype: str) -> Kernel:
         f: Any, wx: Any, wy: Any, p1: Any, p2: Any, chosen: Any, terms: Any,
         height: Any, width: Any, labels: Any,
     ) -> None:  # fmt: skip
-        i = uint32(cuda.grid(1))
+        # f: (height * width, labels); the others: (height * width,).
+        thread = uint32(cuda.grid(1))
         pixels = int32(height * width)
-        if i >= pixels:
-            return
+        i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
         label = chosen[i]
-        term = float64(f[uint64(i) * uint64(uint32(labels)) + uint64(uint32(label))])
+        member = uint32(thread % sector)
+        group = uint32(cuda.threadIdx.x % _LANES - member)
+        last = uint32(uint32(pixels) * uint32(labels) - 1)
+        at = int32(i * uint32(labels) + uint32(label))
+        cost = number(0)
+        for turn in range(sector):
+            asked = uint32(cuda.shfl_sync(_ALL_LANES, at, group + turn))
+            held = f[min(uint32(asked - asked % sector + member), last)]
+            held = cuda.shfl_sync(_ALL_LANES, held, group + asked % sector)
+            if member == turn:
+                cost = held
+        if thread >= pixels:
+            return
+        term = float64(cost)
         if int32(i) % width + 1 < width:
             jump = abs(label - chosen[uint32(i + 1)])
             if jump > 0:
@@ -192,24 +223,49 @@ def energy(f: Any, wx: Any, wy: Any, p1: float, p2: float, labels: Any) -> float
     return sum_of(terms)
 
 
-@kernel_family(("float32",))
+@kernel_family(("float32",), ("float64",))
 def _refine_kernel(dtype: str) -> Kernel:
     """offsets[i] = sub-label shift of pixel i, in pixels."""
+    number = getattr(numba, dtype)
+    sector = _lanes_per_sector(dtype)
 
     @kernel(f"{dtype}[::1], int32[::1], float64, float32[::1], int32, int32", _THREADS)
     def dualmm_refine(
         volume: Any, chosen: Any, step: Any, offsets: Any, pixels: Any, labels: Any
     ) -> None:
-        i = uint32(cuda.grid(1))
-        if i >= pixels:
-            return
+        # volume: (pixels, labels); chosen, offsets: (pixels,).
+        thread = uint32(cuda.grid(1))
+        i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
         z = chosen[i]
+        inside = 0 < z < labels - 1
+        member = uint32(thread % sector)
+        group = uint32(cuda.threadIdx.x % _LANES - member)
+        last = uint32(uint32(pixels) * uint32(labels) - 1)
+        # Who has no parabola asks for its first cost, which is there, and ignores the answers.
+        at = int32(i * uint32(labels) + uint32(z - 1 if inside else 0))
+        before, here, after = number(0), number(0), number(0)
+        for turn in range(sector):
+            asked = uint32(cuda.shfl_sync(_ALL_LANES, at, group + turn))
+            place = uint32(asked % sector)
+            own = uint32(asked - place + member)
+            held = volume[min(own, last)]
+            # Costs beyond the sector stand at the beginning of the next one, where this one has
+            # costs that nobody asked for.
+            if place + 2 >= sector:
+                next_held = volume[min(uint32(own + sector), last)]
+                if member < place:
+                    held = next_held
+            first = cuda.shfl_sync(_ALL_LANES, held, group + place)
+            second = cuda.shfl_sync(_ALL_LANES, held, group + (place + 1) % sector)
+            third = cuda.shfl_sync(_ALL_LANES, held, group + (place + 2) % sector)
+            if member == turn:
+                before, here, after = first, second, third
+        if thread >= pixels:
+            return
         shift = 0.0
-        if 0 < z < labels - 1:
-            at = uint64(i) * uint64(uint32(labels)) + uint64(uint32(z))
-            before, after = volume[at - uint64(1)], volume[at + uint64(1)]
+        if inside:
             slope = float64(before - after) / (2.0 * step)
-            bend = float64(before) - 2.0 * float64(volume[at]) + float64(after)
+            bend = float64(before) - 2.0 * float64(here) + float64(after)
             curvature = bend / (step * step)
             shift = slope / max(1e-3, curvature)
         offsets[i] = shift

@@ -8,110 +8,30 @@ taps covers.  A block of threads walks over a few rows of the image, a segment o
 in shared memory, and keeps the whole product, 10 filters x 8 columns per thread, in registers.
 Since the columns of the next pixel overlap those of this one, the segment of x is stored only once.
 
+Bank conflicts: the gradients of a pixel lie in shared memory in the order of the filters, so that
+they are stored as they are read, four at a time.  Neighbouring groups load neighbouring vectors of
+them: with G groups, group g has the filters 4g..4g+3, then 4(G+g)..4(G+g)+3, and at last two more.
+
 Every block writes its share, and a second kernel adds the shares in their order: no atomic
 additions, hence the same bits on every run.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import float32, float64, uint32, uint64
 
 from . import cudalib
+from .kernel_gradient_tiling import Tiling, tiling_for
 from .vectors_cuda import ALIGNMENT, load4, store4
 
 __all__ = ["kernel_gradient", "share_kernel", "tiling_for"]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
-_COLUMNS = 8  # of a thread
-_MOST_COLUMN_GROUPS = 25  # per block: 200 columns, two taps of 100 channels
-_MOST_FILTER_GROUPS = 10
-_THREADS = 256  # of a block, about
-_SEGMENT = 16  # pixels in shared memory at a time, fewer if they have many channels
-_SHARED_BYTES = 48 << 10  # what a block may have on every GPU
 _SHARES = 128  # enough blocks for large GPUs, and few enough to add up quickly
 _ADDING_THREADS = 128
-
-
-def _multiple(n: int, of: int) -> int:
-    """The smallest multiple of ``of`` that is at least n."""
-    return -(-n // of) * of
-
-
-class Tiling(NamedTuple):
-    """The constants that a kernel is compiled for."""
-
-    dtype: str
-    channels: int  # of x
-    outputs: int  # the number of filters
-    columns: int  # kw * channels
-    filters: int  # of a thread
-    filter_groups: int  # per block
-    column_groups: int
-    segment: int  # pixels in shared memory at a time
-    slices: int  # of the pixels, each with threads for all filters and columns
-    gated: bool  # dy has to be multiplied by 1 - y^2
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return self.filter_groups * self.column_groups * self.slices
-
-    @property
-    def block_filters(self) -> int:
-        """Filters of a block."""
-        return self.filter_groups * self.filters
-
-    @property
-    def block_columns(self) -> int:
-        """Columns of a block."""
-        return self.column_groups * _COLUMNS
-
-    @property
-    def pixel_filters(self) -> int:
-        """Places for the gradients of a pixel: a thread's filters begin at a vector."""
-        return self.filter_groups * _multiple(self.filters, 4)
-
-    @property
-    def shared_places(self) -> tuple[int, int]:
-        """Numbers of a segment of x and of a segment of gradients."""
-        readers = self.block_filters // self.gradient_step
-        # At the end the sums of the biases take the place of the gradients.
-        sums = max(self.threads // readers, 1) * self.block_filters
-        return (
-            _multiple((self.segment - 1) * self.channels + self.block_columns, 4),
-            max(self.segment * self.pixel_filters, sums),
-        )
-
-    @property
-    def gradient_step(self) -> int:
-        """Gradients that a thread reads at a time."""
-        return 4 if self.outputs % 4 == 0 and self.block_filters % 4 == 0 else 1
-
-
-def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Tiling:
-    """A good tiling for kernels of shape (O, I, kh, kw)."""
-    outputs, inputs, _, kw = shape
-    filters = min((10, 8), key=lambda n: _multiple(outputs, n))
-    if outputs <= 4:
-        filters = outputs
-    filter_groups, column_groups = -(-outputs // filters), -(-kw * inputs // _COLUMNS)
-    filter_groups = -(-filter_groups // -(-filter_groups // _MOST_FILTER_GROUPS))
-    column_groups = -(-column_groups // -(-column_groups // _MOST_COLUMN_GROUPS))
-    slices = max(_THREADS // (filter_groups * column_groups), 1)
-
-    def tiling(segment: int) -> Tiling:
-        return Tiling(
-            dtype, inputs, outputs, kw * inputs, filters, filter_groups, column_groups,
-            segment, min(slices, segment), gated,
-        )  # fmt: skip
-
-    segment, size = _SEGMENT, 4 if dtype == "float32" else 8
-    while segment > 1 and size * sum(tiling(segment).shared_places) > _SHARED_BYTES:
-        segment //= 2
-    return tiling(segment)
 
 
 @cudalib.kernel_family(
@@ -124,6 +44,7 @@ def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Til
 def share_kernel(tiling: Tiling) -> cudalib.Kernel:
     """The first pass; grid: (shares, rows of taps * blocks of columns, blocks of filters)."""
     channels, outputs, columns = tiling.channels, tiling.outputs, tiling.columns
+    thread_columns = tiling.thread_columns
     filters, filter_groups = tiling.filters, tiling.filter_groups
     column_groups, slices, gated = tiling.column_groups, tiling.slices, tiling.gated
     block_filters, block_columns = tiling.block_filters, tiling.block_columns
@@ -135,14 +56,13 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
     # Bank conflicts: a thread has two vectors of columns, next to those of its neighbours, or
     # single columns with the neighbours' in between.
     column_step = 4 * column_groups if vector else column_groups
-    padded_filters = _multiple(filters, 4)
+    whole = filters // 4 * 4  # filters of a thread that come in vectors
+    rest_filters = filters - whole
     pixel_filters = tiling.pixel_filters
     x_places, dz_places = tiling.shared_places
     # Every thread reads gradients of the same filters all the time, and so can add up the bias.
-    gradient_step = tiling.gradient_step
-    readers = block_filters // gradient_step
-    pixels_read = max(threads // readers, 1)
-    sums_count = filters * _COLUMNS
+    gradient_step, readers, pixels_read = tiling.gradient_step, tiling.readers, tiling.pixels_read
+    sums_count = filters * thread_columns
     x_step, dz_step = slices * channels, slices * pixel_filters  # to the next pixel of a thread
     # Two pixels per step, if possible: fewer instructions for the loop itself.
     unrolled = 2 if segment % (2 * slices) == 0 else 1
@@ -169,6 +89,8 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
         first_column = uint32(cuda.blockIdx.y % column_blocks * block_columns)
         first_filter = uint32(cuda.blockIdx.z * block_filters)
         own_column = uint32(column_group * step)
+        # From a thread's first filter to the first of those that are not in a vector.
+        rest_filter = uint32(whole * filter_groups + filter_group * rest_filters - filter_group * 4)
 
         sums = cuda.local.array(sums_count, real)
         for i in range(sums_count):
@@ -177,8 +99,8 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
         for i in range(4):
             bias[i] = real(0)
         values = cuda.local.array(4, real)
-        a = cuda.local.array(_COLUMNS, real)
-        b = cuda.local.array(padded_filters, real)
+        a = cuda.local.array(thread_columns, real)
+        b = cuda.local.array(filters, real)
 
         read_filter = uint32(thread % readers * gradient_step)
         read_pixel = uint32(thread // readers)
@@ -240,52 +162,59 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
                                     values[0] *= real(1) - y[at] * y[at]
                         for i in range(gradient_step):
                             bias[i] += values[i]
-                            group = uint32((read_filter + i) // filters)
-                            place = uint32(
-                                group * padded_filters + read_filter + i - group * filters
-                            )
-                            dzs[uint32(pixel * pixel_filters + place)] = values[i]
+                        place = uint32(pixel * pixel_filters + read_filter)
+                        if gradient_step == 4:
+                            store4(dzs, place, (values[0], values[1], values[2], values[3]))
+                        else:
+                            dzs[place] = values[0]
                         pixel = uint32(pixel + pixels_read)
                 cuda.syncthreads()
 
                 at = uint32(part * channels + own_column)
-                tap = uint32(part * pixel_filters + filter_group * padded_filters)
+                tap = uint32(part * pixel_filters + filter_group * 4)
                 while tap < segment * pixel_filters:
                     for _ in range(unrolled):
                         if vector:
                             a[0], a[1], a[2], a[3] = load4(xs, at)
                             a[4], a[5], a[6], a[7] = load4(xs, at + column_step)
                         else:
-                            for j in range(_COLUMNS):
+                            for j in range(thread_columns):
                                 a[j] = xs[uint64(at + j * column_step)]
-                        for f in range(0, padded_filters, 4):
-                            b[f], b[f + 1], b[f + 2], b[f + 3] = load4(dzs, tap + f)
+                        for f in range(0, whole, 4):
+                            b[f], b[f + 1], b[f + 2], b[f + 3] = load4(dzs, tap + f * filter_groups)
+                        for f in range(rest_filters):
+                            b[whole + f] = dzs[uint64(tap + rest_filter + f)]
                         at = uint32(at + x_step)
                         tap = uint32(tap + dz_step)
                         for f in range(filters):
-                            for j in range(_COLUMNS):
-                                sums[f * _COLUMNS + j] += a[j] * b[f]
+                            for j in range(thread_columns):
+                                sums[f * thread_columns + j] += a[j] * b[f]
                 c = uint32(c + segment)
             r = uint32(r + 1)
 
         share = uint32((cuda.blockIdx.x * slices + part) * kh + u)
         for f in range(filters):
-            out = uint32(first_filter + filter_group * filters + f)
+            out = uint32(first_filter + filter_group * 4 + f % 4 + f // 4 * 4 * filter_groups)
+            if f >= whole:
+                out = uint32(first_filter + filter_group * 4 + rest_filter + f - whole)
             if out < outputs:
                 base = uint32((share * outputs + out) * columns)
-                for j in range(_COLUMNS):
+                for j in range(thread_columns):
                     if vector:
                         column = uint32(first_column + own_column + j // 4 * column_step + j % 4)
                     else:
                         column = uint32(first_column + own_column + j * column_step)
                     if column < columns:
-                        dtaps[uint32(base + column)] = sums[f * _COLUMNS + j]
+                        dtaps[uint32(base + column)] = sums[f * thread_columns + j]
 
         if cuda.blockIdx.y == 0:
             cuda.syncthreads()
             if reads:
-                for i in range(gradient_step):
-                    dzs[uint32(read_pixel * block_filters + read_filter + i)] = bias[i]
+                place = uint32(read_pixel * block_filters + read_filter)
+                if gradient_step == 4:
+                    store4(dzs, place, (bias[0], bias[1], bias[2], bias[3]))
+                else:
+                    dzs[place] = bias[0]
             cuda.syncthreads()
             at = thread
             while at < block_filters:
@@ -299,33 +228,46 @@ def share_kernel(tiling: Tiling) -> cudalib.Kernel:
     return share_of_gradient
 
 
+@cudalib.device_function
+def _sum_of_shares(shares: Any, at: Any, size: Any, count: Any) -> Any:
+    """Element ``at`` of the sum of ``count`` arrays of ``size`` elements; shares: (count, size)."""
+    # In float64: the shares of a large image are many, and nothing here is worth saving.
+    total = float64(0)
+    share = uint32(0)
+    while share < count:
+        total += shares[uint32(share * size + at)]
+        share = uint32(share + 1)
+    return total
+
+
 @cudalib.kernel_family(("float32",), ("float64",))
 def _adding_kernel(dtype: str) -> cudalib.Kernel:
-    """The second pass, for the kernels and (with kw = kh = I = 1) for the biases."""
+    """The second pass; a thread for every weight and, after them, every bias."""
     real = float32 if dtype == "float32" else float64
+    signature = ", ".join([f"{dtype}[::1]"] * 4 + ["int32"] * 6)
 
-    @cudalib.kernel(f"{dtype}[::1], {dtype}[::1], int32, int32, int32, int32, int32", threads=128)
+    @cudalib.kernel(signature, threads=_ADDING_THREADS)
     def add_shares(
-        shares: Any, dweight: Any, count: Any, outputs: Any, inputs: Any, kh: Any, kw: Any
-    ) -> None:
-        # shares: (count, kh, O, kw, I); dweight: (O, I, kh, kw), the taps rotated back.
+        dtaps: Any, dbiases: Any, dweight: Any, dbias: Any,
+        tap_shares: Any, bias_shares: Any, outputs: Any, inputs: Any, kh: Any, kw: Any,
+    ) -> None:  # fmt: skip
+        # dtaps: (tap_shares, kh, O, kw, I); dweight: (O, I, kh, kw), the taps rotated back;
+        # dbiases: (bias_shares, O); dbias: (O,).
         size = uint32(outputs * inputs * kh * kw)
         at = uint32(cuda.grid(1))
         if at >= size:
+            at = uint32(at - size)
+            if at < outputs:
+                dbias[at] = real(_sum_of_shares(dbiases, at, uint32(outputs), bias_shares))
             return
-        # In float64: the shares of a large image are many, and nothing here is worth saving.
-        total = float64(0)
-        share = uint32(0)
-        while share < count:
-            total += shares[uint32(share * size + at)]
-            share = uint32(share + 1)
         i = uint32(at % inputs)
         rest = uint32(at // inputs)
         v = uint32(rest % kw)
         rest = uint32(rest // kw)
         out = uint32(rest % outputs)
         u = uint32(rest // outputs)
-        dweight[uint32(((out * inputs + i) * kh + kh - 1 - u) * kw + kw - 1 - v)] = real(total)
+        place = uint32(((out * inputs + i) * kh + kh - 1 - u) * kw + kw - 1 - v)
+        dweight[place] = real(_sum_of_shares(dtaps, at, size, tap_shares))
 
     return add_shares
 
@@ -372,14 +314,10 @@ def kernel_gradient(
         height, width, x.shape[1], rows, column_blocks, kh,
     )  # fmt: skip
     dweight, dbias = cudalib.empty(shape, dtype), cudalib.empty((outputs,), dtype)
-    add = _adding_kernel(dtype.name)
-    for parts, total, dimensions in (
-        (dtaps, dweight, (outputs, inputs, kh, kw)),
-        (dbiases, dbias, (outputs, 1, 1, 1)),
-    ):
-        cudalib.launch(
-            add,
-            cudalib.blocks_for(total.size, _ADDING_THREADS), _ADDING_THREADS,
-            parts.reshape(-1), total.reshape(-1), parts.shape[0], *dimensions,
-        )  # fmt: skip
+    cudalib.launch(
+        _adding_kernel(dtype.name),
+        cudalib.blocks_for(dweight.size + outputs, _ADDING_THREADS), _ADDING_THREADS,
+        dtaps.reshape(-1), dbiases.reshape(-1), dweight.reshape(-1), dbias,
+        dtaps.shape[0], count, outputs, inputs, kh, kw,
+    )  # fmt: skip
     return dweight, dbias

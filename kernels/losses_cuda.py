@@ -41,76 +41,65 @@ def _pixel_blocks(pixels: int) -> tuple[int, int]:
 
 
 @kernel_family(("float32",))
-def _cross_entropy_gradient_kernel(dtype: str) -> Kernel:
+def _cross_entropy_kernel(dtype: str) -> Kernel:
+    """The gradient and the terms of the loss, for which the gradient reads all costs anyway."""
     number = getattr(numba, dtype)
 
     @kernel(
-        f"{dtype}[::1], float64[::1], int32[::1], boolean[::1], {dtype}[::1],"
+        f"{dtype}[::1], float64[::1], int32[::1], boolean[::1], {dtype}[::1], float64[::1],"
         " int32, int32, int32, int32",
         _THREADS,
     )
-    def cross_entropy_gradient(
-        f: Any, position: Any, nearest: Any, valid: Any, ds: Any,
+    def cross_entropy(
+        f: Any, position: Any, nearest: Any, valid: Any, ds: Any, terms: Any,
         pixels: Any, labels: Any, count: Any, soft: Any,
     ) -> None:  # fmt: skip
+        # f, ds: (pixels, labels); the others: (pixels,).  A warp takes 32 pixels: every lane looks
+        # up the truth of one of them and tells the others, goes through its share of the labels of
+        # each, and at the end takes the logarithms of its own: not one lane for all the others.
         lane = int32(cuda.threadIdx.x)
-        pixel = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
-        if pixel >= pixels:
-            return
-        known = valid[uint32(pixel)]
-        lower = nearest[uint32(pixel)]
-        upper = lower
-        lower_share, upper_share = 1.0, 0.0
+        first = int32((cuda.blockIdx.x * _WARPS + cuda.threadIdx.y) * _LANES)
+        mine = uint32(min(first + lane, pixels - 1))
+        my_valid = int32(valid[mine])
+        my_lower = nearest[mine]
+        my_share = 0.0  # of the label above
         if soft:
-            place = position[uint32(pixel)]
-            lower = int32(math.floor(place))
-            upper = int32(min(lower + 1, labels - 1))
-            upper_share = place - float64(lower)
-            lower_share = 1.0 - upper_share
+            place = position[mine]
+            my_lower = int32(math.floor(place))
+            my_share = place - float64(my_lower)
+        my_lower_cost, my_upper_cost = number(0), number(0)
         factor = number(-1.0 / count)
-        at = uint64(uint32(pixel)) * uint64(uint32(labels))
-        for k in range(lane, labels, _LANES):
-            gradient = number(0)
-            if known:
-                gradient = f[at + uint64(k)] * factor
-                if k == lower:
-                    gradient -= number(lower_share / count)
-                if k == upper:
-                    gradient -= number(upper_share / count)
-            ds[at + uint64(k)] = gradient
+        lower_pull, upper_pull = number((1.0 - my_share) / count), number(my_share / count)
+        for i in range(min(pixels - first, _LANES)):
+            known = cuda.shfl_sync(_ALL_LANES, my_valid, i)
+            lower = cuda.shfl_sync(_ALL_LANES, my_lower, i)
+            upper = int32(min(lower + 1, labels - 1))
+            at_lower = cuda.shfl_sync(_ALL_LANES, lower_pull, i)
+            at_upper = cuda.shfl_sync(_ALL_LANES, upper_pull, i)
+            lower_cost, upper_cost = number(0), number(0)
+            at = uint64(uint32(first + i)) * uint64(uint32(labels))
+            for k in range(lane, labels, _LANES):
+                gradient = number(0)
+                if known:
+                    cost = f[at + uint64(k)]
+                    gradient = cost * factor
+                    if k == lower:
+                        lower_cost = cost
+                        gradient -= at_lower
+                    if k == upper:
+                        upper_cost = cost
+                        gradient -= at_upper
+                ds[at + uint64(k)] = gradient
+            lower_cost = cuda.shfl_sync(_ALL_LANES, lower_cost, lower % _LANES)
+            upper_cost = cuda.shfl_sync(_ALL_LANES, upper_cost, upper % _LANES)
+            if lane == i:
+                my_lower_cost, my_upper_cost = lower_cost, upper_cost
+        if first + lane < pixels:
+            term = (1.0 - my_share) * math.log(max(-float64(my_lower_cost), _TINY))
+            term += my_share * math.log(max(-float64(my_upper_cost), _TINY))
+            terms[mine] = -term if my_valid else 0.0
 
-    return cross_entropy_gradient
-
-
-@kernel_family(("float32",))
-def _cross_entropy_terms_kernel(dtype: str) -> Kernel:
-    @kernel(
-        f"{dtype}[::1], float64[::1], int32[::1], boolean[::1], float64[::1], int32, int32, int32",
-        _THREADS,
-    )
-    def cross_entropy_terms(
-        f: Any, position: Any, nearest: Any, valid: Any, terms: Any,
-        pixels: Any, labels: Any, soft: Any,
-    ) -> None:  # fmt: skip
-        i = uint32(cuda.grid(1))
-        if i >= pixels:
-            return
-        # Invalid pixels have label 0: it is cheaper to look it up than to part from the others.
-        at = uint64(i) * uint64(uint32(labels))
-        lower = nearest[i]
-        share = 0.0
-        term = 0.0
-        if soft:
-            lower = int32(math.floor(position[i]))
-            share = position[i] - float64(lower)
-            upper = uint32(min(lower + 1, labels - 1))
-            probability = max(-float64(f[at + uint64(upper)]), _TINY)
-            term -= share * math.log(probability)
-        probability = max(-float64(f[at + uint64(uint32(lower))]), _TINY)
-        term -= (1.0 - share) * math.log(probability)
-        terms[i] = term if valid[i] else 0.0
-
-    return cross_entropy_terms
+    return cross_entropy
 
 
 def cross_entropy(
@@ -120,16 +109,12 @@ def cross_entropy(
     f = cudalib.to_device(f)
     labels = f.shape[2]
     pixels = f.size // labels
-    target = _flat(position, np.float64), _flat(nearest, np.int32), _flat(valid, np.bool_)
     ds = cudalib.empty(f.shape, f.dtype)
     terms = cudalib.empty((pixels,), np.float64)
     launch(
-        _cross_entropy_gradient_kernel(str(f.dtype)), blocks_for(pixels, _WARPS), _BLOCK,
-        f.reshape(-1), *target, ds.reshape(-1), pixels, labels, count, soft,
-    )  # fmt: skip
-    launch(
-        _cross_entropy_terms_kernel(str(f.dtype)), *_pixel_blocks(pixels),
-        f.reshape(-1), *target, terms, pixels, labels, soft,
+        _cross_entropy_kernel(str(f.dtype)), blocks_for(pixels, _THREADS), _BLOCK,
+        f.reshape(-1), _flat(position, np.float64), _flat(nearest, np.int32),
+        _flat(valid, np.bool_), ds.reshape(-1), terms, pixels, labels, count, soft,
     )  # fmt: skip
     return sum_of(terms) / count, ds
 

@@ -86,6 +86,7 @@ class EmulatedDevice(cudalib.Device):
         super().__init__()
         self.launches: list[tuple[cudalib.Kernel, Any]] = []
         self.downloads: list[int] = []  # elements of each
+        self.uploads: list[np.ndarray] = []
         self._options = options
 
     def allocate(self, size: int, dtype: np.dtype) -> np.ndarray:
@@ -95,6 +96,7 @@ class EmulatedDevice(cudalib.Device):
         return fresh
 
     def upload(self, host: np.ndarray, flat: np.ndarray) -> None:
+        self.uploads.append(host)
         flat[...] = host
 
     def download(self, flat: np.ndarray) -> np.ndarray:

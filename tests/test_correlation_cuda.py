@@ -12,7 +12,8 @@ import naive
 import numpy as np
 import pytest
 
-from hybridstereo.kernels import correlation_cpu, correlation_cuda, cudalib, labels_cuda
+from hybridstereo.kernels import correlation_cpu, correlation_cuda, cudalib
+from hybridstereo.kernels.label_positions import label_positions
 
 pytestmark = [
     pytest.mark.emulator,
@@ -89,7 +90,7 @@ def test_same_bits_in_any_order_of_blocks(rng):
 
 def test_disparities_beyond_32_bits_are_refused():
     with pytest.raises(ValueError, match="32-bit"):
-        labels_cuda.label_positions(np.arange(2.0) + 2.0**31, np.float32)
+        label_positions(np.arange(2.0) + 2.0**31, np.float32)
 
 
 # ---------------------------------------------------------------- what the compiled code costs

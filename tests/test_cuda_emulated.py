@@ -35,8 +35,10 @@ pytestmark = [
 ]
 
 # Labels around the size of a warp; rows and columns of one pixel; chains of all small lengths;
-# more chains than a block has warps.
-SHAPES = [(1, 1, 1), (1, 9, 31), (9, 1, 33), (2, 5, 1), (5, 6, 32), (3, 17, 100), (13, 8, 65)]
+# more chains than a block has warps; more pixels than it has threads.
+SHAPES = [
+    (1, 1, 1), (1, 9, 31), (9, 1, 33), (2, 5, 1), (5, 6, 32), (3, 17, 100), (13, 8, 65), (7, 41, 9)
+]  # fmt: skip
 P1, P2 = 0.15, 0.6
 
 cpu = kernels.select("cpu")
@@ -108,8 +110,10 @@ def test_losses_of_awkward_shapes(any_order, rng, shape, soft):
     f /= -f.sum(axis=2, keepdims=True)
     labels = shape[2]
     position = rng.uniform(0, labels - 1, shape[:2])
+    position[-1, -1] = labels - 1  # which has no label above it
     nearest = np.floor(position + 0.5).astype(np.int32)
     valid = rng.random(shape[:2]) > 0.3
+    valid[-1, -1] = True
     worst = rng.integers(0, labels, shape[:2]).astype(np.int32)
     count = max(int(valid.sum()), 1)
     for name, arguments in {
@@ -127,6 +131,37 @@ def test_losses_of_awkward_shapes(any_order, rng, shape, soft):
         found = found if isinstance(found, tuple) else (found,)
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(cudalib.to_host(ours), theirs, rtol=1e-5, atol=1e-7)
+
+
+# Around the 8 (float32) and 4 (float64) labels of a memory sector, which lanes look up together.
+@pytest.mark.parametrize("labels", [1, 2, 3, 4, 7, 8, 9, 16, 31, 33, 100])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 33), (5, 1), (3, 47)], ids=str)
+def test_look_ups_of_every_label(any_order, rng, size, dtype, labels):
+    """Every label is chosen, at the first and the last pixels too, wherever its sector begins."""
+    f, wx, wy = (x.astype(dtype) for x in crf(rng, *size, labels))
+    first = np.arange(size[0] * size[1], dtype=np.int32).reshape(size)
+    for chosen in (first % labels, (labels - 1 - first) % labels, np.full_like(first, labels - 1)):
+        found = cuda.energy(f, wx, wy, P1, P2, chosen)
+        assert found == pytest.approx(cpu.energy(f, wx, wy, P1, P2, chosen), rel=1e-12)
+        offsets = host(cuda.refine(f, chosen, 0.5))[0]
+        np.testing.assert_allclose(offsets, cpu.refine(f, chosen, 0.5), rtol=1e-6)
+
+
+def test_look_ups_use_whole_sectors(device, rng):
+    """What a sector brings is used, and the refinement asks for none of them twice."""
+    height, width, labels = 4, 64, 100
+    f, wx, wy = crf(rng, height, width, labels)
+    chosen = rng.integers(0, labels, (height, width)).astype(np.int32)
+    cuda.energy(f, wx, wy, P1, P2, chosen)
+    cuda.refine(f, chosen, 1.0)
+    loads = {kernel.name: stats.global_memory["load"] for kernel, stats in device.launches}
+    for name in ("dualmm_energy", "dualmm_refine"):
+        assert loads[name]["efficiency"] > 0.9, name
+    inside = (chosen > 0) & (chosen < labels - 1)
+    at = np.arange(height * width).reshape(height, width) * labels + np.where(inside, chosen - 1, 0)
+    needed = 1 + (at // 8 != (at + 2) // 8)
+    assert loads["dualmm_refine"]["sectors"] == needed.sum() + height * width // 8
 
 
 @pytest.mark.parametrize("size", [1, 31, 129, 20_000])
@@ -212,6 +247,8 @@ def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage):
 
     # In this order: on the CPU the model itself is trained, in place.
     losses, found = run_steps(model, cuda, pair, step)
+    masks = [x for x in device.uploads if x.dtype == np.bool_]
+    assert len(masks) == len(losses), "the truth goes up once per step"
     expected_losses, expected = run_steps(model, cpu, pair, step)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
     assert (found.config.p1, found.config.p2) == pytest.approx(

@@ -95,7 +95,7 @@ def unary_step(
     model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange, soft: bool
 ) -> Step:
     """Cross-entropy of the network alone (stage ``unary``)."""
-    target = make_target(pair.disparity, pair.valid, labels)
+    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
     forward = _UnaryPass(model, backend, pair, labels)
     loss, ds = cross_entropy(backend, forward.volume, target, soft)
     figures = _training_error(backend, backend.argmin(forward.volume), target, labels)
@@ -117,7 +117,7 @@ def structured_step(
     asks for it.
     """
     config = model.config
-    target = make_target(pair.disparity, pair.valid, labels)
+    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
     forward = _UnaryPass(model, backend, pair, labels)
     kept: list[np.ndarray] = []
     if config.edge_model == "cnn":

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..crf import EdgeWeights, Penalties
-from ..kernels import Backend
+from ..kernels import Array, Backend
 from ..labels import LabelRange
 
 
 @dataclass(frozen=True)
 class Target:
-    """Ground truth in labels.
+    """Ground truth in labels, on the host or, after `on_device`, on the device.
 
     Attributes
     ----------
@@ -29,16 +28,23 @@ class Target:
         The nearest label, int32 (H, W); 0 where invalid.
     valid
         Where the truth is known, not occluded and inside the label range, bool (H, W).
+    count
+        Number of valid pixels.
     """
 
-    position: np.ndarray
-    nearest: np.ndarray
-    valid: np.ndarray
+    position: Array
+    nearest: Array
+    valid: Array
+    count: int
 
-    @property
-    def count(self) -> int:
-        """Number of valid pixels."""
-        return int(self.valid.sum())
+    def on_device(self, backend: Backend) -> Target:
+        """The same truth where all losses of a step find it without moving it again."""
+        return Target(
+            backend.to_device(self.position),
+            backend.to_device(self.nearest),
+            backend.to_device(self.valid),
+            self.count,
+        )
 
 
 def make_target(disparity: np.ndarray, valid: np.ndarray, labels: LabelRange) -> Target:
@@ -48,16 +54,8 @@ def make_target(disparity: np.ndarray, valid: np.ndarray, labels: LabelRange) ->
     position = (position - labels.minimum) / labels.step
     inside = known & (position >= 0) & (position <= labels.count - 1)
     position = np.where(inside, position, 0.0)
-    return Target(position, np.floor(position + 0.5).astype(np.int32), inside)
-
-
-def _truth(backend: Backend, target: Target) -> tuple[Any, Any, Any]:
-    """The position, the nearest label and the mask of a target, on the device."""
-    return (
-        backend.to_device(target.position),
-        backend.to_device(target.nearest),
-        backend.to_device(target.valid),
-    )
+    nearest = np.floor(position + 0.5).astype(np.int32)
+    return Target(position, nearest, inside, int(inside.sum()))
 
 
 def cross_entropy(
@@ -82,18 +80,18 @@ def cross_entropy(
     loss, ds
         ``ds`` (H, W, K) is zero at invalid pixels.
     """
-    return backend.cross_entropy(f, *_truth(backend, target), max(target.count, 1), soft)
+    truth = target.position, target.nearest, target.valid
+    return backend.cross_entropy(f, *truth, max(target.count, 1), soft)
 
 
 def bad_labels(
     backend: Backend, labels: np.ndarray, target: Target, thresholds: Sequence[float]
 ) -> list[float]:
     """Percentages of valid pixels whose label is off by more than each threshold, in labels."""
-    position, _, valid = _truth(backend, target)
-    return [
-        100.0 * backend.count_bad_labels(labels, position, valid, x) / max(target.count, 1)
-        for x in thresholds
+    counts = [
+        backend.count_bad_labels(labels, target.position, target.valid, x) for x in thresholds
     ]
+    return [100.0 * count / max(target.count, 1) for count in counts]
 
 
 @dataclass(frozen=True)
@@ -118,14 +116,12 @@ def augment_costs(
     backend: Backend, f: np.ndarray, target: Target, gamma: float, tau: float
 ) -> np.ndarray:
     """Loss-augmented unaries ``f - gamma * min(|k - x*|, tau)`` on valid pixels."""
-    _, nearest, valid = _truth(backend, target)
-    return backend.augment_costs(f, nearest, valid, gamma, tau)
+    return backend.augment_costs(f, target.nearest, target.valid, gamma, tau)
 
 
 def task_loss(backend: Backend, labels: np.ndarray, target: Target, tau: float) -> float:
     """Mean truncated absolute difference of labels over valid pixels."""
-    _, nearest, valid = _truth(backend, target)
-    return backend.task_loss(labels, nearest, valid, tau) / max(target.count, 1)
+    return backend.task_loss(labels, target.nearest, target.valid, tau) / max(target.count, 1)
 
 
 def structured_hinge(
@@ -143,7 +139,7 @@ def structured_hinge(
     Where the truth is unknown, ``x*`` takes the label of the loss-augmented solution: such pixels
     pull nothing, and edges that touch one do not either.
     """
-    _, nearest, valid = _truth(backend, target)
+    nearest, valid = target.nearest, target.valid
     crf = edges.wx, edges.wy, penalties.p1, penalties.p2
     augmented = backend.augment_costs(f, nearest, valid, gamma, tau)
     row_labels = backend.empty(f.shape[:2], np.int32)

@@ -1,40 +1,33 @@
-"""Where the labels of the correlation look, for the kernels of both directions."""
+"""Where the labels of the correlation look, for the kernels of both directions and devices."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class LabelPositions:
-    """Label k of pixel x looks at ``x + offset`` and, with weight ``fraction``, one further."""
+class LabelPositions(NamedTuple):
+    """Label k of pixel x looks at ``x + offset`` and, with weight ``fraction``, one further.
+
+    A tuple, which compiled functions can take as it is.
+    """
 
     offsets: np.ndarray  # (K,) int32, descending
     fractions: np.ndarray  # (K,), 0 for disparities of whole pixels
     whole: bool  # every label one pixel further than the label before it, no fractions
+    lowest: int  # the smallest and the largest offset that is read
+    highest: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """The number of labels."""
         return int(self.offsets.size)
 
     @property
     def reach(self) -> int:
         """1 if there are labels that need two pixels, else 0."""
-        return int(self.fractions.any())
-
-    @property
-    def lowest(self) -> int:
-        """The smallest offset that is read."""
-        return int(self.offsets[-1])
-
-    @property
-    def highest(self) -> int:
-        """The largest offset that is read."""
-        return int(self.offsets[0]) + self.reach
+        return self.highest - int(self.offsets[0])
 
 
 def label_positions(disparities: np.ndarray, dtype: Any) -> LabelPositions:
@@ -48,4 +41,5 @@ def label_positions(disparities: np.ndarray, dtype: Any) -> LabelPositions:
         raise ValueError("disparities beyond the range of 32-bit indices")
     offsets, fractions = floors.astype(np.int32), (towards_right - floors).astype(dtype)
     whole = not fractions.any() and bool(np.all(np.diff(offsets) == -1))
-    return LabelPositions(offsets, fractions, whole)
+    highest = int(offsets[0]) + int(fractions.any())
+    return LabelPositions(offsets, fractions, whole, int(offsets[-1]), highest)
