@@ -34,7 +34,7 @@ def device(monkeypatch):
 
 
 def test_infer(device, pair, tmp_path, monkeypatch):  # noqa: F811
-    options = infer.InferOptions(disparities=16, iterations=2)
+    options = infer.InferOptions("census", disparities=16, iterations=2)
     report = infer.infer(*pair, str(tmp_path / "cuda.pfm"), None, options)
     assert report.device == "emulated"
     assert len(device.launches) > 30
