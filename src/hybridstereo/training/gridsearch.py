@@ -20,8 +20,8 @@ Point = dict[str, float]
 
 # Coarse to fine: each round multiplies the best values so far by these factors, one plane of two
 # parameters at a time (a full 4-D grid would need 20 times the evaluations).
-# A network that is less sure of its costs needs small penalties, above all for slanted surfaces.
-_COARSE_P1 = (0.1, 0.2, 0.4, 0.7, 1.2)
+# A network that is not sure of its costs needs small penalties, above all for slanted surfaces.
+_COARSE_P1 = (0.15, 0.4, 1.0, 2.0)
 _COARSE_P2 = (0.4, 1.0, 2.0, 4.0)
 _FINE = (0.75, 1.0, 1.35)
 _SHAPE = (0.5, 0.75, 1.0, 1.5)
