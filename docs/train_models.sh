@@ -41,9 +41,9 @@ through_the_crf() { # NAME LAYERS STEPS: stages crf, joint and full, from the ru
   local -n all=$name grid=${name}_grid
   stage "$run-crf" crf "${grid[@]}" --init "$runs/$run-unary/best.h5"
   stage "$run-joint" joint "${all[@]}" --init "$runs/$run-crf/best.h5" \
-    --crop 192x384 --batch 2 --steps "$steps" --validate-every $((steps / 3))
+    --crop 160x384 --batch 2 --steps "$steps" --validate-every $((steps / 2))
   stage "$run-full" full "${all[@]}" --init "$runs/$run-joint/best.h5" \
-    --crop 192x384 --batch 2 --steps "$steps" --validate-every $((steps / 3))
+    --crop 160x384 --batch 2 --steps "$steps" --validate-every $((steps / 2))
 }
 
 specialist() { # NAME LAYERS UNARY_STEPS RATE STEPS: from the general network
@@ -57,9 +57,9 @@ stage general-3-unary unary "${general[@]}" --layers 3 \
   --crop 64x512 --batch 2 --steps 2700 --lr 0.08 --validate-every 900
 stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-unary/best.h5" \
   --crop 64x512 --batch 2 --steps 1300 --lr 0.03 --validate-every 650
-through_the_crf general 7 105
-specialist kitti 7 120 0.01 75
-specialist middlebury 7 120 0.01 75
-through_the_crf general 3 150
-specialist kitti 3 300 0.02 120
-specialist middlebury 3 300 0.02 120
+through_the_crf general 7 60
+specialist kitti 7 150 0.015 50
+specialist middlebury 7 150 0.015 50
+through_the_crf general 3 80
+specialist kitti 3 300 0.02 80
+specialist middlebury 3 300 0.02 80

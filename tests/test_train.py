@@ -112,7 +112,7 @@ def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, m
 def test_deep_networks_learn_more_slowly_unless_told_otherwise(options):
     rates = {layers: replace(options, lr=None).sgd("unary", layers).lr for layers in (3, 4, 5, 7)}
     assert rates == {3: 0.1, 4: 0.1, 5: 0.015, 7: 0.015}
-    assert replace(options, lr=None).sgd("joint", 7).lr == 0.1
+    assert replace(options, lr=None).sgd("joint", 7).lr == 0.02
     assert replace(options, lr=0.2).sgd("unary", 7).lr == 0.2
 
 

@@ -35,7 +35,7 @@ from .training.stages import (
 from .zoo import load_model, save_model
 
 # Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
-_LEARNING_RATES = {"unary": 0.1, "joint": 0.1, "full": 0.1}
+_LEARNING_RATES = {"unary": 0.1, "joint": 0.02, "full": 0.02}
 # A deep network starts with steeper gradients: with 7 layers the cross-entropy after 250 steps is
 # 2.0 at this rate and 3.2 at that of 3 layers.
 _DEEP, _DEEP_UNARY_RATE = 5, 0.015

@@ -80,7 +80,7 @@ class _Size(click.ParamType):
     "--lr",
     type=click.FloatRange(min=0, min_open=True),
     help="Learning rate for a loss averaged over pixels.  [default: 0.1 for unary, 0.015 with 5 "
-    "or more layers; 0.1 for joint and full]",
+    "or more layers; 0.02 for joint and full]",
 )
 @click.option(
     "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."
