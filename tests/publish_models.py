@@ -26,8 +26,8 @@ ABOUT = {
     "kitti": "street scenes from a car",
 }
 TRAINED_ON = {
-    "general": "generated scenes, Middlebury 2001-2006 and v3 (42 pairs), KITTI 2015 (21 pairs)",
-    "middlebury": "as general, then generated scenes and Middlebury 2001-2006 and v3 (42 pairs)",
+    "general": "generated scenes, Middlebury 2001-2006 and v3 (41 pairs), KITTI 2015 (21 pairs)",
+    "middlebury": "as general, then generated scenes and Middlebury 2001-2006 and v3 (41 pairs)",
     "kitti": "as general, then generated scenes and KITTI 2015 (21 pairs)",
 }
 LICENCE = (
