@@ -21,7 +21,7 @@ from hybridstereo.evaluate import EvalOptions, build_methods, evaluate_dataset, 
 from hybridstereo.io.disparity import read_disparity, write_disparity
 from hybridstereo.io.volumes import read_volume
 from hybridstereo.training.runfolder import RunFolder
-from hybridstereo.zoo import load_model, save_model
+from hybridstereo.zoo import DEFAULT_MODEL, load_model, save_model
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_json_and_csv_agree(capsys, middlebury):
     code, shown = as_json(capsys, *arguments)
     assert code == 0
     assert shown["scenes"] == ["Teddy"]
-    assert [method["name"] for method in shown["methods"]] == ["census"]
+    assert [method["name"] for method in shown["methods"]] == [DEFAULT_MODEL]
     figures = shown["results"][0]["figures"]
     assert figures["bad4"] < 60  # the shift is found where it is visible
     _, out, _ = run(capsys, "eval", *arguments, "--csv")
@@ -108,7 +108,7 @@ def test_volumes_of_a_folder(capsys, middlebury, tmp_path):
     scene = middlebury / "Teddy"
     code, _, _ = run(
         capsys, "infer", scene / "im0.png", scene / "im1.png", "--disparities", 16,
-        "-o", tmp_path / "d.pfm", "--save-volume", volumes / "Teddy.bin",
+        "--model", "census", "-o", tmp_path / "d.pfm", "--save-volume", volumes / "Teddy.bin",
     )  # fmt: skip
     assert code == 0
     code, shown = as_json(
