@@ -175,7 +175,7 @@ class RefinedAndNot:
         return self._last[1]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _HalfOfRun:
     """One of the maps of a prediction."""
 
