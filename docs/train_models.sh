@@ -59,7 +59,7 @@ stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-u
   --crop 64x512 --batch 2 --steps 1300 --lr 0.03 --validate-every 650
 through_the_crf general 7 60
 specialist kitti 7 150 0.015 50
-specialist middlebury 7 400 0.02 60
+specialist middlebury 7 400 0.02 180
 through_the_crf general 3 80
 specialist kitti 3 300 0.02 80
 specialist middlebury 3 300 0.02 80

@@ -1,24 +1,31 @@
 """Puts trained models into the package: python tests/publish_models.py RUNS DATA
 
-RUNS is the folder that docs/train_models.sh filled, DATA the data that it was given. Of each model
-the last finished stage is taken, measured on the scenes that were kept back, and written to
-src/hybridstereo/models with its figures and where it comes from. The table goes to standard output.
+RUNS is the folder that docs/train_models.sh filled, DATA the data that it was given. Every finished
+stage is measured on the scenes that were kept back; what was measured before is taken from
+RUNS/measured.json. The best stage of each model is written to src/hybridstereo/models with its
+figures and where it comes from. The tables of docs/models.md and docs/results.md go to standard
+output.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from hybridstereo.evaluate import EvalOptions, evaluate_dataset
-from hybridstereo.evaluation.results import Evaluation
+from hybridstereo.evaluate import EvalOptions, evaluate_components, evaluate_dataset
 from hybridstereo.model import with_config
 from hybridstereo.training.stages import STAGES
 from hybridstereo.zoo import SHIPPED, load_model, save_model
 
 ROOT = Path(__file__).parents[1]
+BASELINE = "sgbm-hh"
+FIGURES = {"middlebury": "bad1", "kitti": "d1_noc"}
+FOLDERS = {"middlebury": "MiddEval3", "kitti": "kitti2015"}
 
 ABOUT = {
     "general": "indoor and street scenes",
@@ -34,8 +41,23 @@ LICENCE = (
     "terms of the training data: Middlebury for research, KITTI 2015 CC BY-NC-SA 3.0 (attribution,"
     " non-commercial, share alike)"
 )
-SUFFIX = {3: "-fast", 7: ""}
+SUFFIX = {7: "", 3: "-fast"}
 DISPARITIES = {"general": 128, "middlebury": 128, "kitti": 256}
+# Whose figures pick the stage of a model.
+JUDGES = {"general": ("middlebury", "kitti"), "middlebury": ("middlebury",), "kitti": ("kitti",)}
+
+Means = dict[str, float]
+"""Name of a scene, or "mean" -> percent."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A finished stage of a model and its figures by data set, without and with refinement."""
+
+    name: str
+    file: Path
+    plain: dict[str, Means]
+    refined: dict[str, Means]
 
 
 def kept_scenes() -> dict[str, tuple[str, ...]]:
@@ -45,31 +67,89 @@ def kept_scenes() -> dict[str, tuple[str, ...]]:
     return {name: tuple(scenes.split(",")) for name, scenes in found}
 
 
-def trained(runs: Path) -> dict[str, tuple[str, int, Path]]:
-    """Name of the model -> data, layers and file of its last finished stage."""
-    models = {}
-    for data in ABOUT:
-        for layers, suffix in SUFFIX.items():
-            files = [runs / f"{data}-{layers}-{stage}" / f"{stage}.h5" for stage in STAGES]
-            # A network alone is no model to ship.
-            finished = [file for file in files[1:] if file.exists()]
-            if finished:
-                models[data + suffix] = data, layers, finished[-1]
-    return models
+class Measurements:
+    """Figures on the scenes kept back, which are computed once."""
+
+    def __init__(self, runs: Path, data: Path) -> None:
+        self._data, self._path = data, runs / "measured.json"
+        self._known = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def baseline(self, dataset: str) -> Means:
+        """SGBM."""
+        if (key := f"{BASELINE} {dataset}") not in self._known:
+            options = EvalOptions(baselines=(BASELINE,), scenes=kept_scenes()[dataset])
+            evaluation = evaluate_dataset(dataset, self._root(dataset), options).evaluation
+            self._keep(key, self._means(evaluation, BASELINE, dataset))
+        return self._known[key]
+
+    def stage(self, name: str, file: Path, dataset: str) -> tuple[Means, Means]:
+        """A model without and with refinement; the stage says whether its CRF is on."""
+        key = f"{file} {file.stat().st_mtime_ns} {dataset}"
+        if key not in self._known:
+            options = EvalOptions(models=(f"{name}={file}",), scenes=kept_scenes()[dataset])
+            comparison, table = evaluate_components(dataset, self._root(dataset), options)
+            rows = [next(iter(row.cells.values())) for row in table.rows]
+            self._keep(key, [self._means(comparison.evaluation, row, dataset) for row in rows])
+        plain, refined = self._known[key]
+        return plain, refined
+
+    def _root(self, dataset: str) -> str:
+        return str(self._data / FOLDERS[dataset])
+
+    @staticmethod
+    def _means(evaluation, method: str, dataset: str) -> Means:  # type: ignore[no-untyped-def]
+        figure = FIGURES[dataset]
+        scenes = {x.scene: x.figures[figure] for x in evaluation.results if x.method == method}
+        return scenes | {"mean": evaluation.means[method][figure]}
+
+    def _keep(self, key: str, value: object) -> None:
+        self._known[key] = value
+        self._path.write_text(json.dumps(self._known, indent=1))
 
 
-def measure(data: Path, models: dict[str, Path]) -> dict[str, Evaluation]:
-    """Every model and SGBM on the scenes kept back of both benchmarks."""
-    roots = {"middlebury": data / "MiddEval3", "kitti": data / "kitti2015"}
-    labelled = tuple(f"{name}={path}" for name, path in models.items())
-    return {
-        name: evaluate_dataset(
-            name,
-            str(roots[name]),
-            EvalOptions(models=labelled, baselines=("sgbm-hh",), scenes=scenes),
-        ).evaluation
-        for name, scenes in kept_scenes().items()
-    }
+def finished_stages(runs: Path, data: str, layers: int, measured: Measurements) -> list[Stage]:
+    """The stages of a model that are there, in order."""
+    stages = []
+    for name in STAGES:
+        file = runs / f"{data}-{layers}-{name}" / f"{name}.h5"
+        if file.exists():
+            both = {dataset: measured.stage(name, file, dataset) for dataset in FIGURES}
+            plain, refined = ({d: x[i] for d, x in both.items()} for i in (0, 1))
+            stages.append(Stage(name, file, plain, refined))
+    return stages
+
+
+def best_stage(data: str, stages: Sequence[Stage]) -> Stage | None:
+    """The one to ship; the network alone is not a model."""
+    candidates = [stage for stage in stages if stage.name != "unary"]
+    if not candidates:
+        return None
+    return min(candidates, key=lambda x: sum(x.refined[judge]["mean"] for judge in JUDGES[data]))
+
+
+def ship(name: str, data: str, stage: Stage) -> None:
+    """Write a model into the package."""
+    indoor, street = (stage.refined[dataset] for dataset in FIGURES)
+    scenes = ", ".join(scene for scene in indoor if scene != "mean")
+    day = datetime.datetime.fromtimestamp(stage.file.stat().st_mtime).date()
+    model = with_config(
+        load_model(str(stage.file)),
+        description=ABOUT[data],
+        trained_on=f"{TRAINED_ON[data]}; stage {stage.name}",
+        trained_date=day.isoformat(),
+        validation=f"bad1 {indoor['mean']:.2f} % on Middlebury v3 ({scenes}), "
+        f"D1 {street['mean']:.2f} % on KITTI 2015 ({len(street) - 1} frames)",
+        licence=LICENCE,
+        disparities=DISPARITIES[data],
+    )
+    SHIPPED.mkdir(exist_ok=True)
+    save_model(SHIPPED / f"{name}.h5", model)
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Markdown; the first row is the header."""
+    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+    print("\n".join("| " + " | ".join(line) + " |" for line in lines), end="\n\n")
 
 
 def main() -> None:
@@ -78,35 +158,30 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("data", type=Path)
     arguments = parser.parse_args()
-    models = trained(arguments.runs)
-    evaluations = measure(arguments.data, {name: file for name, (_, _, file) in models.items()})
-    indoor, street = evaluations["middlebury"].means, evaluations["kitti"].means
-    frames = len(evaluations["kitti"].scenes)
-    SHIPPED.mkdir(exist_ok=True)
-    print("| model | layers | bad1, Middlebury v3 | D1, KITTI 2015 |\n|---|---|---|---|")
-    for name, (data, layers, file) in models.items():
-        figures = (
-            f"bad1 {indoor[name]['bad1']:.2f} % on Middlebury v3"
-            f" ({', '.join(evaluations['middlebury'].scenes)}), D1 {street[name]['d1_noc']:.2f} %"
-            f" on KITTI 2015 ({frames} frames)"
-        )
-        model = with_config(
-            load_model(str(file)),
-            description=ABOUT[data],
-            trained_on=TRAINED_ON[data],
-            trained_date=datetime.datetime.fromtimestamp(file.stat().st_mtime).date().isoformat(),
-            validation=figures,
-            licence=LICENCE,
-            disparities=DISPARITIES[data],
-        )
-        save_model(SHIPPED / f"{name}.h5", model)
-        print(
-            f"| `{name}` | {layers} | {indoor[name]['bad1']:.2f} | {street[name]['d1_noc']:.2f} |"
-        )
-    print(
-        f"| SGBM (`sgbm-hh`) | - | {indoor['sgbm-hh']['bad1']:.2f}"
-        f" | {street['sgbm-hh']['d1_noc']:.2f} |"
-    )
+    measured = Measurements(arguments.runs, arguments.data)
+    shipped: dict[str, Stage] = {}
+    components: dict[str, list[list[str]]] = {x: [["model", *STAGES]] for x in FIGURES}
+    for data in ABOUT:
+        for layers, suffix in SUFFIX.items():
+            stages = finished_stages(arguments.runs, data, layers, measured)
+            for dataset, rows in components.items():
+                for refined in (False, True):
+                    figures = {x.name: x.refined if refined else x.plain for x in stages}
+                    means = [
+                        f"{figures[stage][dataset]['mean']:.2f}" if stage in figures else "-"
+                        for stage in STAGES
+                    ]
+                    word = ", refined" if refined else ""
+                    rows.append([f"CNN{layers} `{data}`{word}", *means])
+            if (best := best_stage(data, stages)) is not None:
+                shipped[data + suffix] = best
+                ship(data + suffix, data, best)
+    names = [BASELINE, *shipped]
+    for dataset, figure in FIGURES.items():
+        print(f"{dataset}, {figure}\n")
+        print_table(components[dataset])
+        of = [measured.baseline(dataset), *(x.refined[dataset] for x in shipped.values())]
+        print_table([["scene", *names], *([s, *(f"{x[s]:.2f}" for x in of)] for s in of[0])])
 
 
 if __name__ == "__main__":
