@@ -2,9 +2,9 @@
 
 RUNS is the folder that docs/train_models.sh filled, DATA the data that it was given. Every finished
 stage is measured on the scenes that were kept back; what was measured before is taken from
-RUNS/measured.json. The best stage of each model is written to src/hybridstereo/models with its
-figures and where it comes from. The tables of docs/models.md and docs/results.md go to standard
-output.
+RUNS/measured.json. The best stage of each model that beats SGBM is written to
+src/hybridstereo/models with its figures and where it comes from. The tables of docs/models.md and
+docs/results.md go to standard output.
 """
 
 from __future__ import annotations
@@ -173,7 +173,12 @@ def main() -> None:
                     ]
                     word = ", refined" if refined else ""
                     rows.append([f"CNN{layers} `{data}`{word}", *means])
-            if (best := best_stage(data, stages)) is not None:
+            best = best_stage(data, stages)
+            # What loses against SGBM on the data it is meant for is not worth its download.
+            if best is not None and all(
+                best.refined[judge]["mean"] < measured.baseline(judge)["mean"]
+                for judge in JUDGES[data]
+            ):
                 shipped[data + suffix] = best
                 ship(data + suffix, data, best)
     names = [BASELINE, *shipped]
