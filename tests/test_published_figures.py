@@ -21,7 +21,7 @@ BOUND = 1e-4
 ENERGY = 1e-4
 # The energy is that of a labelling read out of costs that are rounded at the size of a whole
 # chain's sum.  Where K is 256 and texture is missing, a change of the unaries by 1e-6 moves it by
-# up to 2e-4: there no implementation, nor the same one on another processor, can be closer than that.
+# up to 2e-4: no implementation, nor the same one on another processor, can be closer than that.
 NOISY_ENERGY = {"Jadeplant": 3e-4, "Vintage": 3e-4, "000025_10.png": 3e-4}
 SECTIONS = {
     "CNN3": ("middlebury-3-cnn", "argmax.cfg"),
