@@ -107,7 +107,7 @@ def format_info(info: dict) -> str:
     rows.append(("cuda", "usable" if cuda["usable"] else f"not usable: {cuda['reason']}"))
     if not cuda["usable"]:
         rows.append(("", f"{cuda['fix']}."))
-    for index, (name, model) in enumerate(info["models"].items()):
-        rows += zip(["" if index else "models", *3 * [""]], _about(name, model), strict=False)
+    about = [line for name, model in info["models"].items() for line in _about(name, model)]
+    rows += [("" if index else "models", line) for index, line in enumerate(about)]
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
