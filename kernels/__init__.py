@@ -37,7 +37,7 @@ class Backend:
 
     Arrays stay on the device between operations: `to_device` brings them there, `to_host` back.
     On the CPU both return what they are given.  `side_by_side` calls a function of independent
-    items, several at once where that is faster.
+    items, several at once where that is faster; `calls_at_once` says how many of so many items.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Backend:
     synchronize: Callable[[], None]
     free_memory: Callable[[], int | None]
     side_by_side: Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
+    calls_at_once: Callable[[int], int]
     conv_forward: Callable[[Array, Array, Array | None, bool], Array]
     network_forward: Callable[[Array, list[tuple[Array, Array | None]], bool], Array]
     conv_backward: Callable[..., tuple[Array | None, Array, Array]]
@@ -117,9 +118,14 @@ def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any]) -> list[An
     return [function(item) for item in items]
 
 
+def _one_call(items: int) -> int:
+    """What `_one_by_one` makes at the same time."""
+    return 1
+
+
 @cache
 def _cpu() -> Backend:
-    from .workers import side_by_side
+    from .workers import calls_at_once, side_by_side
 
     return Backend(
         name="cpu",
@@ -129,6 +135,7 @@ def _cpu() -> Backend:
         synchronize=_nothing,
         free_memory=_nothing,
         side_by_side=side_by_side,
+        calls_at_once=calls_at_once,
         **_operations("cpu"),
     )
 
@@ -146,6 +153,7 @@ def cuda_backend(name: str) -> Backend:
         synchronize=cudalib.synchronize,
         free_memory=cudalib.free_memory,
         side_by_side=_one_by_one,
+        calls_at_once=_one_call,
         **_operations("cuda"),
     )
 

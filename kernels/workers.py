@@ -60,6 +60,13 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
                 future.result()
 
 
+def calls_at_once(items: int) -> int:
+    """How many of so many independent calls `side_by_side` makes at the same time."""
+    threads = numba.get_num_threads()  # starts them, before which they have no layer
+    # Numba's own layer of threads, the last resort, must not be entered by two threads at once.
+    return 1 if numba.threading_layer() == "workqueue" else min(threads, items)
+
+
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``[function(item) for item in items]``, several at once, each on its share of the threads.
 
@@ -72,14 +79,13 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
     items
         Its arguments, one call each.
     """
-    threads = numba.get_num_threads()
-    at_once = min(threads, len(items))
-    # Numba's own layer of threads, the last resort, must not be entered by two threads at once.
-    if at_once < 2 or numba.threading_layer() == "workqueue":
+    at_once = calls_at_once(len(items))
+    if at_once < 2:
         return [function(item) for item in items]
+    share = numba.get_num_threads() // at_once
 
     def call(item: Item) -> Result:
-        numba.set_num_threads(threads // at_once)  # of this thread only
+        numba.set_num_threads(share)  # of this thread only
         return function(item)
 
     with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(at_once) as pool:

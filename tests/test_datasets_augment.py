@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets import open_dataset
 from hybridstereo.datasets.augment import AugmentOptions, augment
 from hybridstereo.datasets.pair import StereoPair, agree, build_pair
 from hybridstereo.errors import InputError
+from hybridstereo.features import ConvLayer, network_input
 from hybridstereo.synthetic import SceneOptions
 
 H, W = 60, 90
@@ -161,6 +163,26 @@ def test_random_crop_looks_for_valid_pixels() -> None:
     nothing = replace(pair, valid=np.zeros_like(valid))
     part = augmentation.random_crop(nothing, (40, 50), 0.9, np.random.default_rng(0))
     assert (part.height, part.width) == (40, 50)
+
+
+def test_the_networks_see_a_crop_as_within_its_view(coded: StereoPair) -> None:
+    layer = ConvLayer(np.zeros((1, 3, 1, 1), np.float32), None)  # needs no padding
+    part = augmentation.random_crop(coded, (20, 30), 0.1, np.random.default_rng(0))
+    mirrored = augmentation.flip_horizontally(part)
+    for view, stats, whole in (
+        (part.left, part.left_statistics, coded.left),
+        (part.right, part.right_statistics, coded.right),
+        (mirrored.left[:, ::-1], mirrored.left_statistics, coded.right),
+    ):
+        seen = network_input(view, [layer], stats)
+        windows = sliding_window_view(network_input(whole, [layer]), (20, 30), axis=(0, 1))
+        assert (np.moveaxis(windows, 2, -1) == seen).all(axis=(2, 3, 4)).any()
+
+
+def test_statistics_do_not_outlive_a_change_of_the_values(coded: StereoPair) -> None:
+    part = augmentation.random_crop(coded, (20, 30), 0.1, np.random.default_rng(0))
+    changed = augmentation.disturb(part, AugmentOptions(gain=0.5), np.random.default_rng(0))
+    assert (changed.left_statistics, changed.right_statistics) == (None, None)
 
 
 def test_crop_larger_than_the_image(coded: StereoPair) -> None:

@@ -11,7 +11,7 @@ from test_features import network
 from test_pairwise import pairwise_network
 
 from hybridstereo.datasets import StereoPair
-from hybridstereo.features import ConvLayer
+from hybridstereo.features import ConvLayer, Statistics, normalise
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import ModelConfig, StereoModel, predict
 from hybridstereo.training.gradients import (
@@ -91,6 +91,30 @@ def test_structured_step_on_a_row_is_the_derivative(backend, rng, edge_model):
         rtol=1e-4,
         atol=1e-7,
     )
+
+
+def test_statistics_of_the_complete_views_are_used(backend, rng):
+    """Given statistics are applied: as if the views had been normalised with them beforehand."""
+    config = ModelConfig(edge_model="cnn", weight_scale=0.3, p1=0.5, p2=1.5)
+    unary, pairwise = tuple(network(rng, 3, filters=4)), tuple(pairwise_network(rng))
+    model = in_float64(StereoModel(unary, pairwise, config))
+    labels, options = LabelRange(0.0, 5), HingeOptions(0.2, 2.0, 2)
+    pair = make_pair(rng, 5, 9, 4)
+    left, right = (Statistics(rng.random(3), 1 + rng.random(3)) for _ in range(2))
+    part = replace(pair, left_statistics=left, right_statistics=right)
+    done = Statistics(np.zeros(3), np.ones(3))
+    before = replace(
+        pair,
+        left=normalise(pair.left, left),
+        right=normalise(pair.right, right),
+        left_statistics=done,
+        right_statistics=done,
+    )
+    steps = [structured_step(model, backend, x, labels, options) for x in (part, before, pair)]
+    for name, gradient in steps[0].gradients.items():
+        np.testing.assert_allclose(gradient, steps[1].gradients[name], rtol=1e-9, atol=1e-12)
+    assert steps[0].loss == pytest.approx(steps[1].loss)
+    assert steps[0].loss != pytest.approx(steps[2].loss)
 
 
 def test_penalties_have_gradients(backend, rng):

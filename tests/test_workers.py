@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hybridstereo.kernels import select
-from hybridstereo.kernels.workers import side_by_side
+from hybridstereo.kernels.workers import calls_at_once, side_by_side
 
 
 def test_results_come_in_order_and_errors_come_through():
@@ -20,10 +20,10 @@ def test_results_come_in_order_and_errors_come_through():
 def test_items_share_the_threads_and_leave_the_callers_alone():
     threads = numba.get_num_threads()
     seen = side_by_side(lambda _: (numba.get_num_threads(), threading.get_ident()), range(8))
-    at_once = min(threads, 8)
-    if numba.threading_layer() != "workqueue":
-        assert {count for count, _ in seen} == {threads // at_once}
-        assert len({thread for _, thread in seen}) <= at_once
+    at_once = calls_at_once(8)
+    assert at_once == (1 if numba.threading_layer() == "workqueue" else min(threads, 8))
+    assert {count for count, _ in seen} == {threads // at_once if at_once > 1 else threads}
+    assert len({thread for _, thread in seen}) <= at_once
     assert numba.get_num_threads() == threads
 
 

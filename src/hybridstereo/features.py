@@ -79,10 +79,16 @@ def append_coordinates(padded: np.ndarray) -> np.ndarray:
     return np.concatenate([padded, grid], axis=-1)
 
 
-def network_input(image: np.ndarray, layers: Sequence[ConvLayer]) -> np.ndarray:
-    """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN; statistics after padding."""
+def network_input(
+    image: np.ndarray, layers: Sequence[ConvLayer], stats: Statistics | None = None
+) -> np.ndarray:
+    """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN.
+
+    The statistics are those after padding, unless the image is a part of another one whose
+    statistics are given.
+    """
     padded = pad(image, padding_of(layers))
-    normalised = normalise(padded, statistics(padded))
+    normalised = normalise(padded, statistics(padded) if stats is None else stats)
     if layers[0].weight.shape[1] == image.shape[2] + 2:
         normalised = append_coordinates(normalised)
     return normalised

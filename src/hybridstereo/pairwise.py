@@ -8,6 +8,7 @@ import numpy as np
 
 from .features import (
     ConvLayer,
+    Statistics,
     network_backward,
     network_forward,
     normalise,
@@ -19,14 +20,18 @@ from .kernels import Backend
 
 
 def pairwise_input(
-    image: np.ndarray, unary: Sequence[ConvLayer], pairwise: Sequence[ConvLayer]
+    image: np.ndarray,
+    unary: Sequence[ConvLayer],
+    pairwise: Sequence[ConvLayer],
+    stats: Statistics | None = None,
 ) -> np.ndarray:
     """The left image as the Pairwise-CNN sees it.
 
     It is normalised with the statistics of the Unary-CNN's input, whose padding is wider for
-    deeper networks (SPEC 5b).
+    deeper networks (SPEC 5b), unless others are given.
     """
-    stats = statistics(pad(image, padding_of(unary)))
+    if stats is None:
+        stats = statistics(pad(image, padding_of(unary)))
     return normalise(pad(image, padding_of(pairwise)), stats)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.errors import InputError
+from hybridstereo.features import statistics
 
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)
@@ -110,9 +111,11 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
         pair = flip_vertically(pair)
     if rng.random() < options.horizontal_flip and pair.right_disparity is not None:
         pair = flip_horizontally(pair)
+    pair = disturb(pair, options, rng)
     if options.crop is not None:
+        # Last, because what is cut out keeps the statistics of what it is cut out of.
         pair = random_crop(pair, options.crop, options.min_valid, rng)
-    return disturb(pair, options, rng)
+    return pair
 
 
 def flip_vertically(pair: StereoPair) -> StereoPair:
@@ -141,6 +144,8 @@ def flip_horizontally(pair: StereoPair) -> StereoPair:
         valid=pair.right_valid,
         right_disparity=pair.disparity,
         right_valid=pair.valid,
+        left_statistics=pair.right_statistics,
+        right_statistics=pair.left_statistics,
     )
     return _rearranged(swapped, lambda values: values[:, ::-1])
 
@@ -174,6 +179,9 @@ def random_crop(
 ) -> StereoPair:
     """Cut out a window at a random place where enough pixels are valid.
 
+    The networks normalise the window as they would within its view: a dull part of a view is to
+    stay dull, as it is when the whole pair is matched.
+
     Parameters
     ----------
     pair
@@ -197,7 +205,11 @@ def random_crop(
             best, best_share = part, share
         if share >= min_valid:
             break
-    return best
+    return replace(
+        best,
+        left_statistics=pair.left_statistics or statistics(pair.left),
+        right_statistics=pair.right_statistics or statistics(pair.right),
+    )
 
 
 def scale(pair: StereoPair, factor: float) -> StereoPair:
@@ -246,6 +258,8 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
 def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
     """Change gain, colour, gamma and lighting of each view, add noise; the views independently.
 
+    Meant for complete views: statistics of views that these are cut out of are forgotten.
+
     Parameters
     ----------
     pair
@@ -259,7 +273,8 @@ def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
     if not any(getattr(options, name) for name in _PHOTOMETRIC):
         return pair
     left = _disturbed(pair.left, options, rng)
-    return replace(pair, left=left, right=_disturbed(pair.right, options, rng))
+    right = _disturbed(pair.right, options, rng)
+    return replace(pair, left=left, right=right, left_statistics=None, right_statistics=None)
 
 
 def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generator) -> FloatImage:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
+from hybridstereo.features import Statistics
 
 FloatImage = NDArray[np.float32]
 Disparity = NDArray[np.float32]
@@ -45,6 +46,9 @@ class StereoPair:
     covers_occluded
         Whether the truth also covers points that the right view does not see. If not (KITTI's
         ``disp_noc``), there are no figures for "all" pixels.
+    left_statistics, right_statistics
+        Of the complete views, if these are parts of them: the networks are to see a part as they
+        would see it within its view. None: those of the views themselves.
 
     """
 
@@ -57,6 +61,8 @@ class StereoPair:
     ndisp: int | None = None
     isint: bool = False
     covers_occluded: bool = True
+    left_statistics: Statistics | None = None
+    right_statistics: Statistics | None = None
 
     @property
     def height(self) -> int:

@@ -71,8 +71,9 @@ class _UnaryPass:
         self._layers, self._backend = model.unary, backend
         self._disparities = labels.disparities
         self._kept: list[list[np.ndarray]] = [[], []]
-        for image, kept in zip((pair.left, pair.right), self._kept, strict=True):
-            network_in = backend.to_device(network_input(image, model.unary))
+        views = (pair.left, pair.left_statistics), (pair.right, pair.right_statistics)
+        for (image, stats), kept in zip(views, self._kept, strict=True):
+            network_in = backend.to_device(network_input(image, model.unary, stats))
             features_forward(backend, network_in, model.unary, kept)
         self.volume = backend.correlation_forward(*self._features, self._disparities)
 
@@ -122,7 +123,9 @@ def structured_step(
     forward = _UnaryPass(model, backend, pair, labels)
     kept: list[np.ndarray] = []
     if config.edge_model == "cnn":
-        network_in = backend.to_device(pairwise_input(pair.left, model.unary, model.pairwise))
+        network_in = backend.to_device(
+            pairwise_input(pair.left, model.unary, model.pairwise, pair.left_statistics)
+        )
         edges = EdgeWeights(
             *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale, kept)
         )

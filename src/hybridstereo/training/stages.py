@@ -50,9 +50,11 @@ _TRAINED = {
 }
 # Factors of the learning rate.  Stage crf has just searched the penalties: they follow the
 # network, they must not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
-# validation error rose).  The Pairwise-CNN starts with steep hidden units, whose gradients are
-# large: with a factor of 0.01 the validation error rose after 50 steps, with 0.005 it fell.
-_RATES = {"p1": 0.5, "p2": 5.0, "pairwise/": 0.005}
+# validation error rose).  The layers of the Pairwise-CNN start with weights of very different size
+# (see `imitation`): norms 8, 144 and 0.1 with gradients of 0.1, 0.02 and 0.7.  With these factors
+# each changes by about the same share as the layers of the Unary-CNN; with a common one the last
+# layer runs away while the others stand still.
+_RATES = {"p1": 0.5, "p2": 5.0, "pairwise/0/": 0.2, "pairwise/1/": 4.0, "pairwise/2/": 0.0005}
 
 _IMITATION_PAIRS = 8
 _WHITENING_PAIRS = 12
@@ -287,15 +289,13 @@ def _step_function(
 ) -> Callable[[StereoModel, Sequence[StereoPair], bool], list[Step]]:
     """What computes the steps of a batch, each pair by itself."""
     backend = setting.backend
-    # A GPU takes the pairs one after the other.
-    at_once = setting.batch if backend.free_memory() is None else 1
     checked: set[tuple[int, int, int]] = set()
 
     def check_memory(model: StereoModel, pair: StereoPair, labels: LabelRange) -> None:
         # Only before the first step of this size: afterwards its memory is in use.
         height, width, _ = pair.left.shape
         if (size := (height, width, labels.count)) not in checked:
-            require_training_memory(model, *size, backend, at_once)
+            require_training_memory(model, *size, backend, backend.calls_at_once(setting.batch))
             checked.add(size)
 
     def steps(model: StereoModel, pairs: Sequence[StereoPair], score: bool) -> list[Step]:
