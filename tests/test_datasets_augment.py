@@ -295,6 +295,13 @@ def test_lighting_is_a_smooth_field_of_its_own_in_each_view() -> None:
     assert np.abs(changed.left - changed.right).max() > 0.05
 
 
+def test_some_pairs_keep_their_values(coded: StereoPair) -> None:
+    options = AugmentOptions(disturbed=0.3, gain=0.5)
+    results = [augment(coded, options, np.random.default_rng(seed)) for seed in range(200)]
+    changed = sum(not np.array_equal(pair.left, coded.left) for pair in results)
+    assert 40 < changed < 80  # 60 on average, with a standard deviation of 6.5
+
+
 def test_noise_level() -> None:
     image = np.full((50, 50, 3), 0.5, np.float32)
     pair = build_pair("grey", image, image, np.zeros((50, 50), np.float32))

@@ -26,6 +26,7 @@ _RANGES = {
     "min_valid": _ABOVE_ONE,
     "vertical_flip": _ABOVE_ONE,
     "horizontal_flip": _ABOVE_ONE,
+    "disturbed": _ABOVE_ONE,
     "gain": 1.0,
     "colour": 1.0,
     "gamma": math.inf,
@@ -51,6 +52,8 @@ class AugmentOptions:
         pairs without truth for the right view are not flipped.
     min_scale, max_scale
         Range of the factor by which both views are resized, log-uniform.
+    disturbed
+        The probability that the values of the views change at all: of everything that follows.
     gain
         Each view is multiplied by a factor in ``1 ± gain``, below 1.
     colour
@@ -71,6 +74,7 @@ class AugmentOptions:
     horizontal_flip: float = 0.0
     min_scale: float = 1.0
     max_scale: float = 1.0
+    disturbed: float = 1.0
     gain: float = 0.0
     colour: float = 0.0
     gamma: float = 0.0
@@ -111,7 +115,8 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
         pair = flip_vertically(pair)
     if rng.random() < options.horizontal_flip and pair.right_disparity is not None:
         pair = flip_horizontally(pair)
-    pair = disturb(pair, options, rng)
+    if rng.random() < options.disturbed:
+        pair = disturb(pair, options, rng)
     if options.crop is not None:
         # Last, because what is cut out keeps the statistics of what it is cut out of.
         pair = random_crop(pair, options.crop, options.min_valid, rng)
