@@ -3,7 +3,7 @@
 #
 # DATA holds Middlebury (2001-2006, MiddEval3) and kitti2015 (see data/README.md), RUNS gets a run
 # folder per stage. What is finished is passed over and what was interrupted is resumed, so the
-# script can be stopped and started again. It needs some three hours of two cores.
+# script can be stopped and started again. It needs some four hours of two cores.
 set -euo pipefail
 data=$1 runs=$2
 hstereo=${HSTEREO:-hstereo}
@@ -19,7 +19,7 @@ middlebury=(synthetic:1,middlebury:4 --root middlebury="$data" --val-scenes "$mi
 kitti=(synthetic:1,kitti:4 --root kitti="$data/kitti2015" --val-scenes "$kitti_kept" --criterion d1)
 # The grid search looks at fewer scenes: it solves the CRF some 50 times on each.
 general_grid=(middlebury,kitti --root middlebury="$data" --root kitti="$data/kitti2015"
-  --val-scenes Adirondack,Teddy,000005_10,000021_10 --criterion bad2)
+  --val-scenes Adirondack,Jadeplant,Pipes,000005_10,000013_10,000021_10 --criterion bad2)
 middlebury_grid=(middlebury --root "$data" --val-scenes "$middlebury_kept")
 kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10 --criterion d1
   --disparities 128)
@@ -32,34 +32,50 @@ stage() { # RUN STAGE OPTIONS...
   if [[ -e $run/last.h5 ]]; then
     "$hstereo" train --resume -o "$run"
   else
-    "$hstereo" train "$@" --stage "$stage" -o "$run" --seed 1
+    "$hstereo" train --seed 1 "$@" --stage "$stage" -o "$run"
   fi
 }
 
-through_the_crf() { # NAME LAYERS STEPS: stages crf, joint and full, from the run of stage unary
+network() { # RUN NAME STEPS RATE OPTIONS...: stage unary
+  local run=$1 steps=$3 rate=$4
+  local -n all=$2
+  shift 4
+  stage "$run" unary "${all[@]}" --crop 64x512 --batch 2 --steps "$steps" --lr "$rate" \
+    --validate-every $((steps / 2)) "$@"
+}
+
+through_the_crf() { # NAME LAYERS STEPS: stages crf and joint
   local name=$1 run=$1-$2 steps=$3
   local -n all=$name grid=${name}_grid
   stage "$run-crf" crf "${grid[@]}" --init "$runs/$run-unary/best.h5"
   stage "$run-joint" joint "${all[@]}" --init "$runs/$run-crf/best.h5" \
-    --crop 160x384 --batch 2 --steps "$steps" --validate-every $((steps / 2))
-  stage "$run-full" full "${all[@]}" --init "$runs/$run-joint/best.h5" \
-    --crop 160x384 --batch 2 --steps "$steps" --validate-every $((steps / 2))
+    --crop 160x384 --batch 2 --lr 0.04 --steps "$steps" --validate-every $((steps / 4))
 }
 
-specialist() { # NAME LAYERS UNARY_STEPS RATE STEPS: from the general network
+with_learned_edges() { # NAME LAYERS STEPS: stage full
+  local run=$1-$2 steps=$3
   local -n all=$1
-  stage "$1-$2-unary" unary "${all[@]}" --init "$runs/general-$2-unary/best.h5" \
-    --crop 64x512 --batch 2 --steps "$3" --lr "$4" --validate-every $(($3 / 2))
-  through_the_crf "$1" "$2" "$5"
+  stage "$run-full" full "${all[@]}" --init "$runs/$run-joint/best.h5" \
+    --crop 160x384 --batch 2 --lr 0.03 --steps "$steps" --validate-every $((steps / 2))
 }
 
-stage general-3-unary unary "${general[@]}" --layers 3 \
-  --crop 64x512 --batch 2 --steps 2700 --lr 0.08 --validate-every 900
-stage general-7-unary unary "${general[@]}" --layers 7 --init "$runs/general-3-unary/best.h5" \
-  --crop 64x512 --batch 2 --steps 1300 --lr 0.03 --validate-every 650
-through_the_crf general 7 60
-specialist kitti 7 150 0.015 50
-specialist middlebury 7 400 0.02 180
-through_the_crf general 3 80
-specialist kitti 3 300 0.02 80
-specialist middlebury 3 300 0.02 80
+# A small network on everything, deepened; then each model goes on from the one before it.
+network general-3-start general 2700 0.08 --layers 3
+network general-7-start general 1300 0.03 --layers 7 --init "$runs/general-3-start/best.h5"
+network middlebury-7-start middlebury 400 0.02 --init "$runs/general-7-start/best.h5"
+network middlebury-7-more middlebury 1500 0.03 --seed 3 --init "$runs/middlebury-7-start/best.h5"
+network middlebury-7-disturbed middlebury 600 0.02 --seed 4 --init "$runs/middlebury-7-more/best.h5"
+network middlebury-7-unary middlebury 500 0.02 --seed 5 --init "$runs/middlebury-7-disturbed/best.h5"
+through_the_crf middlebury 7 200
+network general-7-unary general 300 0.02 --init "$runs/middlebury-7-unary/best.h5"
+through_the_crf general 7 80
+network kitti-7-unary kitti 150 0.015 --init "$runs/general-7-unary/best.h5"
+through_the_crf kitti 7 60
+network middlebury-3-unary middlebury 1000 0.05 --init "$runs/general-3-start/best.h5"
+through_the_crf middlebury 3 100
+network general-3-unary general 300 0.05 --init "$runs/middlebury-3-unary/best.h5"
+through_the_crf general 3 40
+network kitti-3-unary kitti 150 0.03 --init "$runs/general-3-unary/best.h5"
+through_the_crf kitti 3 40
+for name in middlebury kitti general; do with_learned_edges "$name" 7 40; done
+for name in middlebury kitti general; do with_learned_edges "$name" 3 40; done

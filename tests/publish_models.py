@@ -32,10 +32,12 @@ ABOUT = {
     "middlebury": "indoor scenes, close objects",
     "kitti": "street scenes from a car",
 }
+_INDOOR = "Middlebury 2001-2006 and v3 (41 pairs)"
+_STREET = "KITTI 2015 (21 pairs)"
 TRAINED_ON = {
-    "general": "generated scenes, Middlebury 2001-2006 and v3 (41 pairs), KITTI 2015 (21 pairs)",
-    "middlebury": "as general, then generated scenes and Middlebury 2001-2006 and v3 (41 pairs)",
-    "kitti": "as general, then generated scenes and KITTI 2015 (21 pairs)",
+    "general": f"generated scenes, {_INDOOR}, {_STREET}",
+    "middlebury": f"generated scenes and {_INDOOR}, after a start that also saw {_STREET}",
+    "kitti": f"generated scenes and {_STREET}, after a start that also saw {_INDOOR}",
 }
 LICENCE = (
     "terms of the training data: Middlebury for research, KITTI 2015 CC BY-NC-SA 3.0 (attribution,"

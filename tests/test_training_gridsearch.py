@@ -8,6 +8,7 @@ from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets.loader import PairCache
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.training import gridsearch
+from hybridstereo.training.imitation import imitate_contrast
 from hybridstereo.training.validation import labels_for, validate
 
 
@@ -25,10 +26,7 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     table = []
     found = gridsearch.search(
         census_model(),
-        backend,
-        cache,
-        samples,
-        16,
+        gridsearch.Judge(census_model(), backend, cache, samples, 16),
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
     )
@@ -41,6 +39,28 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     assert best <= start
     assert all(point["p1"] <= point["p2"] for point, _ in table)
     assert len({tuple(point.values()) for point, _ in table}) == len(table)
+
+
+def test_the_best_imitation_wins(backend, data):
+    cache, samples = data
+    model = census_model()
+    pairs = [cache.load(sample) for sample in samples]
+    table = []
+    found = gridsearch.search_imitation(
+        model,
+        gridsearch.Judge(model, backend, cache, samples, 16),
+        "bad1",
+        lambda p, f: table.append((p, f["bad1"])),
+        lambda contrast: imitate_contrast(contrast, backend, pairs, seed=0)[0],
+    )
+    start, config = model.config, found.config
+    first, _ = table[0]
+    assert first == {"alpha": start.alpha, "p1": start.p1, "p2": start.p2}
+    assert len({tuple(point.values()) for point, _ in table}) == len(table) == 9
+    best_point, best = min(table, key=lambda row: row[1])
+    assert config.edge_model == "cnn"
+    assert (config.p1, config.p2) == (best_point["p1"], best_point["p2"])
+    assert validate(found, backend, cache, samples, "crf", 16)["bad1"] == pytest.approx(best)
 
 
 def test_labels_follow_the_pair_or_the_user(data):

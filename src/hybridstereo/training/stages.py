@@ -34,7 +34,7 @@ from .gradients import (
     structured_step,
     unary_step,
 )
-from .gridsearch import Point, plan_length, search
+from .gridsearch import Judge, OnPoint, Point, plan_length, search, search_imitation
 from .imitation import imitate_contrast
 from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
 from .runfolder import Checkpoint, Position, RunFolder
@@ -52,9 +52,9 @@ _TRAINED = {
 # network, they must not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
 # validation error rose).  The layers of the Pairwise-CNN start with weights of very different size
 # (see `imitation`): norms 8, 144 and 0.1 with gradients of 0.1, 0.02 and 0.7.  With these factors
-# each changes by about the same share as the layers of the Unary-CNN; with a common one the last
-# layer runs away while the others stand still.
-_RATES = {"p1": 0.5, "p2": 5.0, "pairwise/0/": 0.2, "pairwise/1/": 4.0, "pairwise/2/": 0.0005}
+# each changes by a fifth of the share by which the layers of the Unary-CNN change; with five times
+# as much the validation error did not fall, with a common factor the last layer runs away.
+_RATES = {"p1": 0.5, "p2": 5.0, "pairwise/0/": 0.04, "pairwise/1/": 0.8, "pairwise/2/": 0.0001}
 
 _IMITATION_PAIRS = 8
 _WHITENING_PAIRS = 12
@@ -140,12 +140,53 @@ def begin(stage: str, model: StereoModel, setting: Setting) -> StereoModel:
         return with_config(model, method="argmax")
     model = with_config(model, method="crf")
     if stage == "full" and model.config.edge_model != "cnn":
-        pairs = [setting.cache.load(x) for x in setting.training[:_IMITATION_PAIRS]]
-        model, explained = imitate_contrast(model, setting.backend, pairs, setting.seed)
+        return _with_imitated_edges(model, setting)
+    return model
+
+
+def _with_imitated_edges(model: StereoModel, setting: Setting) -> StereoModel:
+    """The model with a Pairwise-CNN; of several imitations the best on the validation pairs."""
+    pairs = _some_pairs(setting, _IMITATION_PAIRS)
+
+    def imitate(contrast: StereoModel) -> StereoModel:
+        imitation, explained = imitate_contrast(contrast, setting.backend, pairs, setting.seed)
         setting.reporter.message(
             f"the Pairwise-CNN explains {100 * explained:.0f} % of the contrast weights' variance"
         )
-    return model
+        return imitation
+
+    if not setting.validation:
+        return imitate(model)
+    table: list[dict[str, Any]] = []
+    best = search_imitation(
+        model,
+        _judge(model, setting, setting.validation),
+        setting.criterion,
+        _table_writer("full", table, setting),
+        imitate,
+    )
+    setting.folder.write_json("full_grid.json", table)
+    return best
+
+
+def _judge(model: StereoModel, setting: Setting, samples: Sequence[Sample]) -> Judge:
+    return Judge(model, setting.backend, setting.cache, samples, setting.disparities)
+
+
+def _table_writer(
+    stage: str, table: list[dict[str, Any]], setting: Setting, most: int | None = None
+) -> OnPoint:
+    """What keeps and reports the points of a grid search, ``most`` of them at most."""
+
+    def on_point(point: Point, figures: dict[str, float]) -> None:
+        table.append({**point, **figures})
+        setting.reporter.message(
+            f"{stage} {len(table)}{f'/{most}' if most else ''}: "
+            + " ".join(f"{name} {value:.3g}" for name, value in point.items())
+            + f" -> {setting.criterion} {figures[setting.criterion]:.2f} %"
+        )
+
+    return on_point
 
 
 def start_from_random(model: StereoModel, setting: Setting) -> StereoModel:
@@ -154,32 +195,24 @@ def start_from_random(model: StereoModel, setting: Setting) -> StereoModel:
 
 
 def _moments(model: StereoModel, setting: Setting) -> np.ndarray:
-    chosen = setting.training[:: max(len(setting.training) // _WHITENING_PAIRS, 1)]
-    return window_moments(model, [setting.cache.load(x).left for x in chosen])
+    return window_moments(model, [pair.left for pair in _some_pairs(setting, _WHITENING_PAIRS)])
+
+
+def _some_pairs(setting: Setting, count: int) -> list[StereoPair]:
+    """About so many training pairs, of all sources: these stand one after the other."""
+    chosen = setting.training[:: max(len(setting.training) // count, 1)]
+    return [setting.cache.load(sample) for sample in chosen]
 
 
 def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
     """Stage ``crf``: grid search on the validation pairs; the table goes to crf_grid.json."""
     begun = time.perf_counter()
     table: list[dict[str, Any]] = []
-
-    def on_point(point: Point, figures: dict[str, float]) -> None:
-        table.append({**point, **figures})
-        setting.reporter.message(
-            f"crf {len(table)}/{plan_length()}: "
-            + " ".join(f"{name} {value:.3g}" for name, value in point.items())
-            + f" -> {setting.criterion} {figures[setting.criterion]:.2f} %"
-        )  # fmt: skip
-
-    samples = setting.validation or setting.training
     model = search(
         checkpoint.model,
-        setting.backend,
-        setting.cache,
-        samples,
-        setting.disparities,
+        _judge(checkpoint.model, setting, setting.validation or setting.training),
         setting.criterion,
-        on_point,
+        _table_writer("crf", table, setting, plan_length()),
     )
     setting.folder.write_json("crf_grid.json", table)
     best = min(table, key=lambda row: row[setting.criterion])
