@@ -44,12 +44,12 @@ network() { # RUN NAME STEPS RATE OPTIONS...: stage unary
     --validate-every $((steps / 2)) "$@"
 }
 
-through_the_crf() { # NAME LAYERS STEPS: stages crf and joint
-  local name=$1 run=$1-$2 steps=$3
+through_the_crf() { # NAME LAYERS STEPS RATE: stages crf and joint
+  local name=$1 run=$1-$2 steps=$3 rate=$4
   local -n all=$name grid=${name}_grid
   stage "$run-crf" crf "${grid[@]}" --init "$runs/$run-unary/best.h5"
   stage "$run-joint" joint "${all[@]}" --init "$runs/$run-crf/best.h5" \
-    --crop 160x384 --batch 2 --lr 0.04 --steps "$steps" --validate-every $((steps / 4))
+    --crop 160x384 --batch 2 --lr "$rate" --steps "$steps" --validate-every $((steps / 4))
 }
 
 with_learned_edges() { # NAME LAYERS STEPS: stage full
@@ -66,16 +66,16 @@ network middlebury-7-start middlebury 400 0.02 --init "$runs/general-7-start/bes
 network middlebury-7-more middlebury 1500 0.03 --seed 3 --init "$runs/middlebury-7-start/best.h5"
 network middlebury-7-disturbed middlebury 600 0.02 --seed 4 --init "$runs/middlebury-7-more/best.h5"
 network middlebury-7-unary middlebury 500 0.02 --seed 5 --init "$runs/middlebury-7-disturbed/best.h5"
-through_the_crf middlebury 7 200
+through_the_crf middlebury 7 200 0.04
 network general-7-unary general 300 0.02 --init "$runs/middlebury-7-unary/best.h5"
-through_the_crf general 7 80
+through_the_crf general 7 80 0.04
 network kitti-7-unary kitti 150 0.015 --init "$runs/general-7-unary/best.h5"
-through_the_crf kitti 7 60
+through_the_crf kitti 7 60 0.04
 network middlebury-3-unary middlebury 1000 0.05 --init "$runs/general-3-start/best.h5"
-through_the_crf middlebury 3 100
+through_the_crf middlebury 3 100 0.04
 network general-3-unary general 300 0.05 --init "$runs/middlebury-3-unary/best.h5"
-through_the_crf general 3 40
+through_the_crf general 3 40 0.04
 network kitti-3-unary kitti 150 0.03 --init "$runs/general-3-unary/best.h5"
-through_the_crf kitti 3 40
+through_the_crf kitti 3 40 0.04
 for name in middlebury kitti general; do with_learned_edges "$name" 7 40; done
 for name in middlebury kitti general; do with_learned_edges "$name" 3 40; done

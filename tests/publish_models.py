@@ -13,7 +13,7 @@ import argparse
 import datetime
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,10 +115,15 @@ def finished_stages(runs: Path, data: str, layers: int, measured: Measurements) 
     for name in STAGES:
         file = runs / f"{data}-{layers}-{name}" / f"{name}.h5"
         if file.exists():
-            both = {dataset: measured.stage(name, file, dataset) for dataset in FIGURES}
-            plain, refined = ({d: x[i] for d, x in both.items()} for i in (0, 1))
-            stages.append(Stage(name, file, plain, refined))
+            stages.append(measured_stage(name, file, JUDGES[data], measured))
     return stages
+
+
+def measured_stage(name: str, file: Path, datasets: Iterable[str], measured: Measurements) -> Stage:
+    """A stage with its figures on these data sets."""
+    both = {dataset: measured.stage(name, file, dataset) for dataset in datasets}
+    plain, refined = ({d: x[i] for d, x in both.items()} for i in (0, 1))
+    return Stage(name, file, plain, refined)
 
 
 def best_stage(data: str, stages: Sequence[Stage]) -> Stage | None:
@@ -166,7 +171,7 @@ def main() -> None:
     for data in ABOUT:
         for layers, suffix in SUFFIX.items():
             stages = finished_stages(arguments.runs, data, layers, measured)
-            for dataset, rows in components.items():
+            for dataset in JUDGES[data]:
                 for refined in (False, True):
                     figures = {x.name: x.refined if refined else x.plain for x in stages}
                     means = [
@@ -174,15 +179,16 @@ def main() -> None:
                         for stage in STAGES
                     ]
                     word = ", refined" if refined else ""
-                    rows.append([f"CNN{layers} `{data}`{word}", *means])
+                    components[dataset].append([f"CNN{layers} `{data}`{word}", *means])
             best = best_stage(data, stages)
             # What loses against SGBM on the data it is meant for is not worth its download.
             if best is not None and all(
                 best.refined[judge]["mean"] < measured.baseline(judge)["mean"]
                 for judge in JUDGES[data]
             ):
-                shipped[data + suffix] = best
-                ship(data + suffix, data, best)
+                everywhere = measured_stage(best.name, best.file, FIGURES, measured)
+                shipped[data + suffix] = everywhere
+                ship(data + suffix, data, everywhere)
     names = [BASELINE, *shipped]
     for dataset, figure in FIGURES.items():
         print(f"{dataset}, {figure}\n")

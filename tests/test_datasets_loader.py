@@ -19,6 +19,7 @@ from hybridstereo.datasets.augment import AugmentOptions
 from hybridstereo.datasets.loader import PairCache, PairLoader, Schedule
 from hybridstereo.datasets.pair import build_pair
 from hybridstereo.errors import InputError
+from hybridstereo.features import Statistics
 
 PATIENCE = 10.0  # seconds; more than enough for what takes milliseconds
 OPTIONS = AugmentOptions(crop=(8, 9), vertical_flip=0.5, gain=0.1, noise=0.02)
@@ -76,10 +77,12 @@ def taken(loader: PairLoader, count: int) -> list[tuple[int, StereoPair]]:
     return list(islice(loader, count))
 
 
-def assert_same(first: StereoPair, second: StereoPair) -> None:
+def assert_same(first: StereoPair | Statistics, second: StereoPair | Statistics) -> None:
     for name, value in vars(first).items():
         other = getattr(second, name)
-        if isinstance(value, np.ndarray):
+        if isinstance(value, Statistics):
+            assert_same(value, other)
+        elif isinstance(value, np.ndarray):
             assert value.dtype == other.dtype
             np.testing.assert_array_equal(value, other, err_msg=name)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,8 +54,10 @@ def test_color_picture(pair, tmp_path):
     assert picture.std() > 0.1
 
 
-def test_report_for_json(pair, tmp_path):
-    report = infer(*pair, str(tmp_path / "d.pfm"), None, SMALL).as_dict()
+@pytest.mark.parametrize(("model", "edges"), [("census", "contrast"), ("general", "pairwise_cnn")])
+def test_report_for_json(pair, tmp_path, model, edges):
+    options = replace(SMALL, model=model)
+    report = infer(*pair, str(tmp_path / "d.pfm"), None, options).as_dict()
     assert (report["width"], report["height"]) == (60, 40)
     assert report["labels"] == {
         "count": 16,
@@ -64,7 +68,7 @@ def test_report_for_json(pair, tmp_path):
     assert len(report["lower_bounds"]) == 5
     assert report["lower_bounds"] == report["lower_bounds_per_sweep"][1::2]
     assert report["lower_bounds"][-1] <= report["energy"]
-    stages = ["input", "unary_cnn", "correlation", "contrast", "crf", "refinement", "total"]
+    stages = ["input", "unary_cnn", "correlation", edges, "crf", "refinement", "total"]
     assert list(report["seconds"]) == stages
     assert report["memory"]["volume_bytes"] == 60 * 40 * 16 * 4
     assert report["memory"]["peak_bytes"] > 1e7
