@@ -3,7 +3,7 @@
 #
 # DATA holds Middlebury (2001-2006, MiddEval3) and kitti2015 (see data/README.md), RUNS gets a run
 # folder per stage. What is finished is passed over and what was interrupted is resumed, so the
-# script can be stopped and started again. It needs some four hours of two cores.
+# script can be stopped and started again. It needs some three hours of two cores.
 set -euo pipefail
 data=$1 runs=$2
 hstereo=${HSTEREO:-hstereo}
