@@ -13,7 +13,7 @@ import argparse
 import importlib.metadata
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import cuda_emulator
 from cuda_counters import Counted, Counters, counters_of, label, training_launches
 from cuda_estimates import PAPER_MILLISECONDS, Estimate, paper_estimates
 from cuda_resources import ARCHITECTURES, Resources, assemble, load_kernels, occupancy
+from mdtable import markdown_table
 
 from hybridstereo.kernels import cudalib
 
@@ -35,11 +36,6 @@ MOST_OF_PAPER = 0.5
 
 # Files whose kernels take nearly all the time.
 HOT = ("convolve", "kernel_gradient", "correlation", "correlation_gradient", "chains")
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def resource_table(found: dict[cudalib.Kernel, list[Resources | str]]) -> str:
@@ -64,7 +60,9 @@ def resource_table(found: dict[cudalib.Kernel, list[Resources | str]]) -> str:
                 str(spills) if spills else "-",
             ]
         )
-    return table(["kernel", "variant", "threads", "shared bytes", *names, "spilled bytes"], rows)
+    return markdown_table(
+        ["kernel", "variant", "threads", "shared bytes", *names, "spilled bytes"], rows
+    )
 
 
 def counter_table(counters: dict[str, Counted]) -> str:
@@ -83,7 +81,9 @@ def counter_table(counters: dict[str, Counted]) -> str:
                 f"{100 * total.active_lanes:.0f} % ({100 * least_active:.0f} %)",
             ]
         )
-    return table(["kernel", "load efficiency", "wavefronts per access", "active lanes"], rows)
+    return markdown_table(
+        ["kernel", "load efficiency", "wavefronts per access", "active lanes"], rows
+    )
 
 
 def estimate_table(estimates: Sequence[Estimate]) -> str:
@@ -99,7 +99,7 @@ def estimate_table(estimates: Sequence[Estimate]) -> str:
         for x in estimates
     ]
     header = ["component", "model, ms", "paper, measured, ms", "model / paper", "limited by", "how"]
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 PAGE = """# The CUDA kernels, without a GPU

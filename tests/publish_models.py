@@ -17,7 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mdtable import markdown_table
+
 from hybridstereo.evaluate import EvalOptions, evaluate_components, evaluate_dataset
+from hybridstereo.evaluation.results import Evaluation
 from hybridstereo.model import with_config
 from hybridstereo.training.stages import STAGES
 from hybridstereo.zoo import SHIPPED, load_model, save_model
@@ -99,7 +102,7 @@ class Measurements:
         return str(self._data / FOLDERS[dataset])
 
     @staticmethod
-    def _means(evaluation, method: str, dataset: str) -> Means:  # type: ignore[no-untyped-def]
+    def _means(evaluation: Evaluation, method: str, dataset: str) -> Means:
         figure = FIGURES[dataset]
         scenes = {x.scene: x.figures[figure] for x in evaluation.results if x.method == method}
         return scenes | {"mean": evaluation.means[method][figure]}
@@ -153,12 +156,6 @@ def ship(name: str, data: str, stage: Stage) -> None:
     save_model(SHIPPED / f"{name}.h5", model)
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Markdown; the first row is the header."""
-    lines = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
-    print("\n".join("| " + " | ".join(line) + " |" for line in lines), end="\n\n")
-
-
 def main() -> None:
     """Measure, describe and write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -167,7 +164,7 @@ def main() -> None:
     arguments = parser.parse_args()
     measured = Measurements(arguments.runs, arguments.data)
     shipped: dict[str, Stage] = {}
-    components: dict[str, list[list[str]]] = {x: [["model", *STAGES]] for x in FIGURES}
+    components: dict[str, list[list[str]]] = {x: [] for x in FIGURES}
     for data in ABOUT:
         for layers, suffix in SUFFIX.items():
             stages = finished_stages(arguments.runs, data, layers, measured)
@@ -192,9 +189,10 @@ def main() -> None:
     names = [BASELINE, *shipped]
     for dataset, figure in FIGURES.items():
         print(f"{dataset}, {figure}\n")
-        print_table(components[dataset])
+        print(markdown_table(["model", *STAGES], components[dataset]), end="\n\n")
         of = [measured.baseline(dataset), *(x.refined[dataset] for x in shipped.values())]
-        print_table([["scene", *names], *([s, *(f"{x[s]:.2f}" for x in of)] for s in of[0])])
+        scenes = ([s, *(f"{x[s]:.2f}" for x in of)] for s in of[0])
+        print(markdown_table(["scene", *names], scenes), end="\n\n")
 
 
 if __name__ == "__main__":
