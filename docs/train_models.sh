@@ -12,16 +12,16 @@ hstereo=${HSTEREO:-hstereo}
 middlebury_kept=Adirondack,Jadeplant,Pipes,Teddy
 kitti_kept=000001_10,000005_10,000009_10,000013_10,000017_10,000021_10,000025_10
 
-# What a model is trained on, and the figure that picks its best state.
+# What a model is trained on. Its best state is picked by what the data sets rank by.
 general=(synthetic:1,middlebury:2,kitti:2 --root middlebury="$data" --root kitti="$data/kitti2015"
-  --val-scenes "$middlebury_kept,$kitti_kept" --criterion bad2)
+  --val-scenes "$middlebury_kept,$kitti_kept")
 middlebury=(synthetic:1,middlebury:4 --root middlebury="$data" --val-scenes "$middlebury_kept")
-kitti=(synthetic:1,kitti:4 --root kitti="$data/kitti2015" --val-scenes "$kitti_kept" --criterion d1)
+kitti=(synthetic:1,kitti:4 --root kitti="$data/kitti2015" --val-scenes "$kitti_kept")
 # The grid search looks at fewer scenes: it solves the CRF some 50 times on each.
 general_grid=(middlebury,kitti --root middlebury="$data" --root kitti="$data/kitti2015"
-  --val-scenes Adirondack,Jadeplant,Pipes,000005_10,000013_10,000021_10 --criterion bad2)
+  --val-scenes Adirondack,Jadeplant,Pipes,000005_10,000013_10,000021_10)
 middlebury_grid=(middlebury --root "$data" --val-scenes "$middlebury_kept")
-kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10 --criterion d1
+kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10
   --disparities 128)
 
 stage() { # RUN STAGE OPTIONS...

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from hybridstereo.census import census_model
@@ -9,7 +8,7 @@ from hybridstereo.datasets.loader import PairCache
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.training import gridsearch
 from hybridstereo.training.imitation import imitate_contrast
-from hybridstereo.training.validation import labels_for, validate
+from hybridstereo.training.validation import validate
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +55,8 @@ def test_the_best_imitation_wins(backend, data):
     start, config = model.config, found.config
     first, _ = table[0]
     assert first == {"alpha": start.alpha, "p1": start.p1, "p2": start.p2}
-    assert len({tuple(point.values()) for point, _ in table}) == len(table) == 9
+    assert len({tuple(point.values()) for point, _ in table}) == len(table) == 9 + 8
     best_point, best = min(table, key=lambda row: row[1])
     assert config.edge_model == "cnn"
     assert (config.p1, config.p2) == (best_point["p1"], best_point["p2"])
     assert validate(found, backend, cache, samples, "crf", 16)["bad1"] == pytest.approx(best)
-
-
-def test_labels_follow_the_pair_or_the_user(data):
-    cache, samples = data
-    pair = cache.load(samples[0])
-    assert labels_for(pair, 21).count == 21
-    count = labels_for(pair, None).count
-    assert count % 8 == 0
-    assert count >= np.floor(pair.disparity.max()) + 1

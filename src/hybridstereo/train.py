@@ -94,7 +94,7 @@ class TrainOptions:
     seed: int = 0
     val_fraction: float = 0.2
     val_scenes: tuple[str, ...] = ()
-    criterion: str = "bad1"
+    criterion: str = "benchmark"
     validate_every: int = 200
     checkpoint_every: int = 50
     cache_gigabytes: float = 2.0

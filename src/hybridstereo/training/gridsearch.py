@@ -25,13 +25,14 @@ _COARSE_P1 = (0.15, 0.4, 1.0, 2.0)
 _COARSE_P2 = (0.4, 1.0, 2.0, 4.0)
 _FINE = (0.75, 1.0, 1.35)
 _SHAPE = (0.5, 0.75, 1.0, 1.5)
-_PLANES: tuple[tuple[str, str, tuple[float, ...], tuple[float, ...]], ...] = (
+_Plane = tuple[str, str, tuple[float, ...], tuple[float, ...]]
+_FINE_PENALTIES: _Plane = ("p1", "p2", _FINE, _FINE)
+_PLANES: tuple[_Plane, ...] = (
     ("p1", "p2", _COARSE_P1, _COARSE_P2),
     ("alpha", "beta", _SHAPE, (0.8, 1.0, 1.2)),
-    ("p1", "p2", _FINE, _FINE),
+    _FINE_PENALTIES,
     ("alpha", "beta", (0.85, 1.0, 1.2), (0.9, 1.0, 1.1)),
 )
-
 
 # Stage full: how much steeper the imitated contrast weights and how much larger the penalties.
 _STEEPER = (1.0, 1.4, 2.0)
@@ -68,6 +69,7 @@ class Judge:
         disparities: int | None,
     ) -> None:
         self._backend = backend
+        self._samples = samples
         self._problems = []
         for sample in samples:
             pair = cache.load(sample)
@@ -90,7 +92,7 @@ class Judge:
                 backend.refine(solution.minorant, solution.labels, problem.labels.step)
             )
             scores.append(score_prediction(disparity, problem.pair))
-        return mean_figures(scores)
+        return mean_figures(self._samples, scores)
 
 
 def plan_length() -> int:
@@ -113,25 +115,42 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
         Told what is tried.
     """
     model = with_config(model, method="crf", edge_model="contrast")
-    tried: dict[tuple[float, ...], float] = {}
-    best: Point = {name: getattr(model.config, name) for name in ("alpha", "beta", "p1", "p2")}
+    start = {name: getattr(model.config, name) for name in ("alpha", "beta", "p1", "p2")}
 
     def error(point: Point) -> float:
-        key = tuple(point.values())
-        if key not in tried:
-            figures = judge.figures(with_config(model, **point))
-            on_point(point, figures)
-            tried[key] = figures[criterion]
-        return tried[key]
+        figures = judge.figures(with_config(model, **point))
+        on_point(point, figures)
+        return figures[criterion]
 
-    for first, second, first_factors, second_factors in _PLANES:
-        centre = dict(best)
+    return with_config(model, **_lowest(start, _PLANES, error))
+
+
+def _lowest(
+    start: Point,
+    planes: Sequence[_Plane],
+    error: Callable[[Point], float],
+    start_error: float | None = None,
+) -> Point:
+    """The point of the lowest error, searched plane by plane; no point is evaluated twice."""
+    known: dict[tuple[float, ...], float] = {}
+    if start_error is not None:
+        known[tuple(start.values())] = start_error
+
+    def at(point: Point) -> float:
+        key = tuple(point.values())
+        if key not in known:
+            known[key] = error(point)
+        return known[key]
+
+    best = start
+    for first, second, first_factors, second_factors in planes:
+        centre = best
         for a in first_factors:
             for b in second_factors:
                 point = {**centre, first: centre[first] * a, second: centre[second] * b}
-                if point["p1"] <= point["p2"] and error(point) < error(best):
+                if point["p1"] <= point["p2"] and at(point) < at(best):
                     best = point
-    return with_config(model, **best)
+    return best
 
 
 def search_imitation(
@@ -146,7 +165,7 @@ def search_imitation(
     The Pairwise-CNN sees normalised images, so it cannot know how strong an edge really is: its
     weights are a mean over images of different contrast, too large at edges. Imitating steeper
     weights, with larger penalties, makes up for it (Middlebury: 7.81 instead of 7.95 %, where the
-    contrast weights had 7.83 %).
+    contrast weights had 7.83 %). The penalties of the best one are then searched by themselves.
 
     Parameters
     ----------
@@ -156,14 +175,21 @@ def search_imitation(
         Puts a Pairwise-CNN in the place of a model's contrast weights.
     """
     config = model.config
-    best, best_error = model, math.inf
+    best, best_point = model, {"alpha": config.alpha, "p1": config.p1, "p2": config.p2}
+    best_error = math.inf
+
+    def error(candidate: StereoModel, point: Point) -> float:
+        figures = judge.figures(with_config(candidate, p1=point["p1"], p2=point["p2"]))
+        on_point(point, figures)
+        return figures[criterion]
+
     for steeper in _STEEPER:
-        imitation = imitate(with_config(model, alpha=config.alpha * steeper))
+        alpha = config.alpha * steeper
+        imitation = imitate(with_config(model, alpha=alpha))
         for larger in _LARGER:
-            penalties = {"p1": config.p1 * larger, "p2": config.p2 * larger}
-            candidate = with_config(imitation, **penalties)
-            figures = judge.figures(candidate)
-            on_point({"alpha": config.alpha * steeper, **penalties}, figures)
-            if figures[criterion] < best_error:
-                best, best_error = candidate, figures[criterion]
-    return best
+            point = {"alpha": alpha, "p1": config.p1 * larger, "p2": config.p2 * larger}
+            if (its_error := error(imitation, point)) < best_error:
+                best, best_point, best_error = imitation, point, its_error
+    penalties = [_FINE_PENALTIES]
+    found = _lowest(best_point, penalties, lambda point: error(best, point), best_error)
+    return with_config(best, p1=found["p1"], p2=found["p2"])
