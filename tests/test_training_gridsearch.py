@@ -53,9 +53,9 @@ def test_the_best_imitation_wins(backend, data):
         lambda contrast: imitate_contrast(contrast, backend, pairs, seed=0)[0],
     )
     start, config = model.config, found.config
-    first, _ = table[0]
-    assert first == {"alpha": start.alpha, "p1": start.p1, "p2": start.p2}
-    assert len({tuple(point.values()) for point, _ in table}) == len(table) == 9 + 8
+    unchanged = {"alpha": start.alpha, "p1": start.p1, "p2": start.p2}
+    assert any(point == pytest.approx(unchanged) for point, _ in table)
+    assert len({tuple(point.values()) for point, _ in table}) == len(table) == 12 + 8
     best_point, best = min(table, key=lambda row: row[1])
     assert config.edge_model == "cnn"
     assert (config.p1, config.p2) == (best_point["p1"], best_point["p2"])

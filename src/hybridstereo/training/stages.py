@@ -199,8 +199,13 @@ def _moments(model: StereoModel, setting: Setting) -> np.ndarray:
 
 
 def _some_pairs(setting: Setting, count: int) -> list[StereoPair]:
-    """About so many training pairs, of all sources: these stand one after the other."""
-    chosen = setting.training[:: max(len(setting.training) // count, 1)]
+    """About so many training pairs, spread over each source in proportion to its weight."""
+    weights = setting.dataset.weights
+    chosen: list[Sample] = []
+    for source, weight in weights.items():
+        samples = [sample for sample in setting.training if sample.source == source]
+        share = max(round(count * weight / sum(weights.values())), 1)
+        chosen += samples[:: max(len(samples) // share, 1)][:share]
     return [setting.cache.load(sample) for sample in chosen]
 
 
