@@ -17,12 +17,17 @@ general=(synthetic:1,middlebury:2,kitti:2 --root middlebury="$data" --root kitti
   --val-scenes "$middlebury_kept,$kitti_kept")
 middlebury=(synthetic:1,middlebury:4 --root middlebury="$data" --val-scenes "$middlebury_kept")
 kitti=(synthetic:1,kitti:4 --root kitti="$data/kitti2015" --val-scenes "$kitti_kept")
-# The grid search looks at fewer scenes: it solves the CRF some 50 times on each.
-general_grid=(middlebury,kitti --root middlebury="$data" --root kitti="$data/kitti2015"
-  --val-scenes Adirondack,Jadeplant,Pipes,000005_10,000013_10,000021_10)
-middlebury_grid=(middlebury --root "$data" --val-scenes "$middlebury_kept")
-kitti_grid=(kitti --root "$data/kitti2015" --val-scenes 000005_10,000013_10,000021_10
+# The grid search solves the CRF some 50 times on each scene, so it looks at a few. Of streets half of
+# them are trained on: the few frames that are kept would decide too much.
+general_grid=(middlebury,kitti --root middlebury="$data/MiddEval3" --root kitti="$data/kitti2015"
+  --val-scenes Adirondack,Jadeplant,Recycle,Art,000005_10,000021_10,000003_10,000011_10
   --disparities 128)
+middlebury_grid=(middlebury --root "$data" --val-scenes "$middlebury_kept")
+kitti_grid=(kitti --root "$data/kitti2015"
+  --val-scenes 000005_10,000013_10,000021_10,000003_10,000011_10,000019_10 --disparities 128)
+# Sparse truth gives an uneven gradient, and views that differ in light, on which the CRF has to trust
+# the network less, shift the balance of the two (KITTI D1 in `joint`: 3.94 % with, 3.77 % without).
+gently=(--no-augment --clip-norm 0.15)
 
 stage() { # RUN STAGE OPTIONS...
   local run=$runs/$1 stage=$2
@@ -44,19 +49,21 @@ network() { # RUN NAME STEPS RATE OPTIONS...: stage unary
     --validate-every $((steps / 2)) "$@"
 }
 
-through_the_crf() { # NAME LAYERS STEPS RATE: stages crf and joint
+through_the_crf() { # NAME LAYERS STEPS RATE OPTIONS...: stages crf and joint
   local name=$1 run=$1-$2 steps=$3 rate=$4
   local -n all=$name grid=${name}_grid
+  shift 4
   stage "$run-crf" crf "${grid[@]}" --init "$runs/$run-unary/best.h5"
-  stage "$run-joint" joint "${all[@]}" --init "$runs/$run-crf/best.h5" \
-    --crop 160x384 --batch 2 --lr "$rate" --steps "$steps" --validate-every $((steps / 4))
+  stage "$run-joint" joint "${all[@]}" --init "$runs/$run-crf/best.h5" --crop 160x384 --batch 2 \
+    --lr "$rate" --steps "$steps" --validate-every $((steps / 4)) "$@"
 }
 
-with_learned_edges() { # NAME LAYERS STEPS: stage full
-  local run=$1-$2 steps=$3
+with_learned_edges() { # NAME LAYERS STEPS RATE OPTIONS...: stage full
+  local run=$1-$2 steps=$3 rate=$4
   local -n all=$1
-  stage "$run-full" full "${all[@]}" --init "$runs/$run-joint/best.h5" \
-    --crop 160x384 --batch 2 --lr 0.03 --steps "$steps" --validate-every $((steps / 2))
+  shift 4
+  stage "$run-full" full "${all[@]}" --init "$runs/$run-joint/best.h5" --crop 160x384 --batch 2 \
+    --lr "$rate" --steps "$steps" --validate-every $((steps / 2)) "$@"
 }
 
 # A small network on everything, deepened; then each model goes on from the one before it.
@@ -67,15 +74,19 @@ network middlebury-7-more middlebury 1500 0.03 --seed 3 --init "$runs/middlebury
 network middlebury-7-disturbed middlebury 600 0.02 --seed 4 --init "$runs/middlebury-7-more/best.h5"
 network middlebury-7-unary middlebury 500 0.02 --seed 5 --init "$runs/middlebury-7-disturbed/best.h5"
 through_the_crf middlebury 7 200 0.04
-network general-7-unary general 300 0.02 --init "$runs/middlebury-7-unary/best.h5"
-through_the_crf general 7 80 0.04
-network kitti-7-unary kitti 150 0.015 --init "$runs/general-7-unary/best.h5"
-through_the_crf kitti 7 60 0.04
+with_learned_edges middlebury 7 40 0.03
+network general-7-unary general 1200 0.03 --seed 6 --init "$runs/middlebury-7-unary/best.h5"
+through_the_crf general 7 160 0.03 "${gently[@]}" --validate-every 20
+with_learned_edges general 7 48 0.02 "${gently[@]}" --validate-every 16
+network kitti-7-unary kitti 500 0.02 --seed 7 --init "$runs/general-7-unary/best.h5"
+through_the_crf kitti 7 24 0.02 "${gently[@]}" --validate-every 12
+with_learned_edges kitti 7 24 0.02 "${gently[@]}" --validate-every 8
 network middlebury-3-unary middlebury 1000 0.05 --init "$runs/general-3-start/best.h5"
 through_the_crf middlebury 3 100 0.04
+with_learned_edges middlebury 3 60 0.03
 network general-3-unary general 300 0.05 --init "$runs/middlebury-3-unary/best.h5"
-through_the_crf general 3 40 0.04
+through_the_crf general 3 60 0.03 "${gently[@]}" --validate-every 7
+with_learned_edges general 3 48 0.02 "${gently[@]}" --validate-every 16
 network kitti-3-unary kitti 150 0.03 --init "$runs/general-3-unary/best.h5"
 through_the_crf kitti 3 40 0.04
-for name in middlebury kitti general; do with_learned_edges "$name" 7 40; done
-for name in middlebury kitti general; do with_learned_edges "$name" 3 40; done
+with_learned_edges kitti 3 24 0.02 "${gently[@]}" --validate-every 8

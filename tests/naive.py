@@ -647,16 +647,28 @@ def hinge(
     gamma: float,
     tau: float,
     iterations: float,
+    infer_unknown: bool = False,
 ) -> Hinge:
     """Structured hinge ``energy(x*) - bound of the augmented problem`` with Dual_MM.
 
     `target` are whole labels. Where it is unknown x* takes the label of xbar. The loss counts
     every edge, so it stays an upper bound and non-negative; its gradient leaves out the edges
-    that touch an invalid pixel.
+    that touch an invalid pixel. With `infer_unknown` x* is the labelling read from the problem in
+    which known pixels may not take another label, and every pixel and edge counts.
     """
     F, bounds = dual_mm(loss_augment(f, target, valid, gamma, tau), wx, wy, p1, p2, iterations)
     xbar = read_out(F)
-    x_star = np.where(valid, np.asarray(target), xbar).astype(np.int64)
+    if infer_unknown:
+        fixed = f.copy()
+        for p in np.ndindex(*valid.shape):
+            for k in range(f.shape[2]):
+                if valid[p] and k != np.asarray(target)[p]:
+                    fixed[(*p, k)] += 100.0
+        elsewhere = read_out(dual_mm(fixed, wx, wy, p1, p2, iterations)[0])
+    else:
+        elsewhere = xbar
+    x_star = np.where(valid, np.asarray(target), elsewhere).astype(np.int64)
+    valid = valid | infer_unknown
     loss = energy(f, wx, wy, p1, p2, x_star) - bounds[-1]
     gradients = hinge_gradients(x_star, xbar, valid, f, wx, wy, p1, p2)
     return Hinge(loss, bounds[-1], xbar, x_star, gradients)

@@ -76,10 +76,29 @@ def test_no_valid_pixel_gives_no_gradient(backend, rng):
     loss, ds = cross_entropy(backend, f, target, True)
     assert loss == 0
     assert not ds.any()
-    hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 3)
-    assert not hinge.df.any()
-    assert not hinge.dwx.any()
-    assert (hinge.dp1, hinge.dp2) == (0, 0)
+    for infer in (False, True):
+        hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 3, infer)
+        assert not hinge.df.any()
+        assert not hinge.dwx.any()
+        assert (hinge.dp1, hinge.dp2) == (0, 0)
+
+
+def test_inferred_truth_pulls_unknown_pixels_along(backend):
+    """The middle of a row is unknown, flat in cost, between equal truths: it has to follow them."""
+    f = np.zeros((1, 5, 4))
+    f[..., 0] = -0.1  # what the network prefers
+    weights = np.ones((1, 5))
+    disparity = np.full((1, 5), 3.0, np.float32)
+    valid = np.array([[True, False, False, False, True]])
+    target = make_target(disparity, valid, LabelRange(0, 4))
+    hinge = structured_hinge(
+        backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3, True
+    )
+    assert (hinge.df[0, :, 3] > 0).all()  # descending lowers the cost of the truth everywhere
+    ignored = structured_hinge(
+        backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3
+    )
+    assert not ignored.df[0, 1:4].any()
 
 
 def test_augmentation_equals_naive(backend, rng):
@@ -90,13 +109,14 @@ def test_augmentation_equals_naive(backend, rng):
     )
 
 
+@pytest.mark.parametrize("infer", [False, True])
 @pytest.mark.parametrize("shape", [(1, 6, 4), (5, 1, 3), (4, 5, 6), (7, 3, 2)])
-def test_hinge_equals_naive(backend, rng, shape):
+def test_hinge_equals_naive(backend, rng, shape, infer):
     f, edges, target = crf_problem(rng, *shape)
-    hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 4)
+    hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 4, infer)
     expected = naive.hinge(
         f, edges.wx, edges.wy, PENALTIES.p1, PENALTIES.p2,
-        target.nearest, target.valid, GAMMA, TAU, 4,
+        target.nearest, target.valid, GAMMA, TAU, 4, infer,
     )  # fmt: skip
     count = target.count
     assert hinge.loss == pytest.approx(expected.loss / count, rel=1e-9)

@@ -89,6 +89,7 @@ class TrainOptions:
     soft_target: bool = True
     gamma: float = 0.2
     tau: float = 3.0
+    infer_unknown: bool = False
     iterations: int = 5
     disparities: int | None = None
     seed: int = 0
@@ -194,7 +195,9 @@ def train(
             folder=folder,
             reporter=reporter,
             augment=_augmentation(options),
-            hinge=HingeOptions(options.gamma, options.tau, options.iterations),
+            hinge=HingeOptions(
+                options.gamma, options.tau, options.iterations, options.infer_unknown
+            ),
             seed=options.seed,
             batch=options.batch,
             disparities=options.disparities,

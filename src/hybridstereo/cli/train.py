@@ -105,6 +105,12 @@ class _Size(click.ParamType):
 @click.option(
     "--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss."
 )
+@click.option(
+    "--infer-unknown/--ignore-unknown",
+    default=False,
+    help="Where the truth is unknown, train joint and full towards the CRF's solution with the "
+    "known pixels fixed, or not at all.",
+)
 @click.option("--iterations", type=click.IntRange(min=1), default=5, help="Dual_MM iterations.")
 @click.option(
     "--disparities",

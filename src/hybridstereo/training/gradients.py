@@ -41,6 +41,7 @@ class HingeOptions:
     gamma: float = 0.2
     tau: float = 3.0
     iterations: int = 5
+    infer_unknown: bool = False  # see `structured_hinge`
 
 
 def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:
@@ -140,6 +141,7 @@ def structured_step(
         options.gamma,
         options.tau,
         options.iterations,
+        options.infer_unknown,
     )
     figures = {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement}
     if score:

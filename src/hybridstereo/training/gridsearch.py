@@ -26,18 +26,18 @@ _COARSE_P2 = (0.4, 1.0, 2.0, 4.0)
 _FINE = (0.75, 1.0, 1.35)
 _SHAPE = (0.5, 0.75, 1.0, 1.5)
 _Plane = tuple[str, str, tuple[float, ...], tuple[float, ...]]
-_FINE_PENALTIES: _Plane = ("p1", "p2", _FINE, _FINE)
 _PLANES: tuple[_Plane, ...] = (
     ("p1", "p2", _COARSE_P1, _COARSE_P2),
     ("alpha", "beta", _SHAPE, (0.8, 1.0, 1.2)),
-    _FINE_PENALTIES,
+    ("p1", "p2", _FINE, _FINE),
     ("alpha", "beta", (0.85, 1.0, 1.2), (0.9, 1.0, 1.1)),
 )
 
 # Stage full: how much steeper the imitated contrast weights and how much larger the penalties (on
 # KITTI flatter weights are better, on Middlebury steeper ones).
 _STEEPER = (0.7, 1.0, 1.4, 2.0)
-_LARGER = (1.0, 1.3, 1.7)
+_LARGER = (1.0, 1.2, 1.5)
+_FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
 
 OnPoint = Callable[[Point, dict[str, float]], None]
 """Is told every point tried and its figures, in order."""
@@ -191,6 +191,5 @@ def search_imitation(
             point = {"alpha": alpha, "p1": config.p1 * larger, "p2": config.p2 * larger}
             if (its_error := error(imitation, point)) < best_error:
                 best, best_point, best_error = imitation, point, its_error
-    penalties = [_FINE_PENALTIES]
-    found = _lowest(best_point, penalties, lambda point: error(best, point), best_error)
+    found = _lowest(best_point, [_FINER], lambda point: error(best, point), best_error)
     return with_config(best, p1=found["p1"], p2=found["p2"])

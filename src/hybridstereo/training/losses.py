@@ -15,6 +15,9 @@ from ..crf import EdgeWeights, Penalties
 from ..kernels import Array, Backend
 from ..labels import LabelRange
 
+# Of another label than the true one, where a pixel is fixed: more than its four edges can cost.
+_FIXING_COST = 100.0
+
 
 @dataclass(frozen=True)
 class Target:
@@ -133,23 +136,28 @@ def structured_hinge(
     gamma: float,
     tau: float,
     iterations: int,
+    infer_unknown: bool = False,
 ) -> Hinge:
     """Upper bound on the task loss of the CRF's solution and its approximate subgradient.
 
     Where the truth is unknown, ``x*`` takes the label of the loss-augmented solution: such pixels
-    pull nothing, and edges that touch one do not either.
+    pull nothing, and edges that touch one do not either.  With ``infer_unknown`` it takes that of
+    the CRF's solution with the known pixels fixed, and everything pulls.  That costs a second
+    solution; where truth is sparse, few edges have two known pixels.
     """
     nearest, valid = target.nearest, target.valid
     crf = edges.wx, edges.wy, penalties.p1, penalties.p2
+    elsewhere = _solution_through(backend, f, crf, target, iterations) if infer_unknown else None
     augmented = backend.augment_costs(f, nearest, valid, gamma, tau)
     row_labels = backend.empty(f.shape[:2], np.int32)
     minorant, bounds = backend.dual_mm(augmented, *crf, iterations, row_labels)
     worst = backend.read_out(minorant)
-    truth = backend.complete_truth(nearest, valid, worst)
+    truth = backend.complete_truth(nearest, valid, worst if elsewhere is None else elsewhere)
+    pulling = backend.to_device(np.ones(valid.shape, bool)) if infer_unknown else valid
     count = max(target.count, 1)
     # On x* the augmentation is zero, so f itself gives its energy.
     energy = backend.energy(f, *crf, truth)
-    gradients = backend.hinge_gradients(f, *crf, truth, worst, valid, count)
+    gradients = backend.hinge_gradients(f, *crf, truth, worst, pulling, count)
     return Hinge(
         loss=(energy - float(bounds[-1])) / count,
         task_loss=backend.task_loss(worst, nearest, valid, tau) / count,
@@ -160,3 +168,16 @@ def structured_hinge(
         dp1=gradients.dp1,
         dp2=gradients.dp2,
     )
+
+
+def _solution_through(
+    backend: Backend,
+    f: np.ndarray,
+    crf: tuple[np.ndarray, np.ndarray, float, float],
+    target: Target,
+    iterations: int,
+) -> np.ndarray:
+    """The CRF's labelling if all labels but the true ones are expensive where these are known."""
+    fixed = backend.augment_costs(f, target.nearest, target.valid, -_FIXING_COST, 1.0)
+    minorant, _ = backend.dual_mm(fixed, *crf, iterations)
+    return backend.read_out(minorant)

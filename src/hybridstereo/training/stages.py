@@ -56,7 +56,7 @@ _TRAINED = {
 # as much the validation error did not fall, with a common factor the last layer runs away.
 _RATES = {"p1": 0.5, "p2": 5.0, "pairwise/0/": 0.04, "pairwise/1/": 0.8, "pairwise/2/": 0.0001}
 
-_IMITATION_PAIRS = 8
+_IMITATION_PAIRS = 12
 _WHITENING_PAIRS = 12
 _FIRST_KERNELS = "unary/0/weight"
 _SCORE_EVERY = 5  # steps of `joint` and `full` between two looks at the training error
