@@ -125,6 +125,21 @@ def test_penalties_have_gradients(backend, rng):
     assert {"task_loss", "disagreement"} == set(step.figures)
 
 
+def test_penalties_learn_from_sparse_truth_only_if_it_is_completed(backend, rng):
+    """No two known pixels are neighbours: no edge has a truth of its own."""
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4))))
+    pair = make_pair(rng, 8, 12, 4)
+    sparse = np.zeros(pair.valid.shape, bool)
+    sparse[::2, ::2] = True
+    pair = replace(pair, valid=sparse)
+    ignored, inferred = (
+        structured_step(model, backend, pair, LabelRange(0.0, 5), HingeOptions(infer_unknown=x))
+        for x in (False, True)
+    )
+    assert ignored.gradients["p1"] == ignored.gradients["p2"] == 0
+    assert inferred.gradients["p1"] != 0 or inferred.gradients["p2"] != 0
+
+
 def test_training_error_of_the_plain_solution_on_request(backend, rng):
     """The error is that of `predict`, without refinement, and leaves the gradients alone."""
     model = in_float64(StereoModel(tuple(network(rng, 3, filters=4))))
