@@ -3,7 +3,7 @@
 #
 # DATA holds Middlebury (2001-2006, MiddEval3) and kitti2015 (see data/README.md), RUNS gets a run
 # folder per stage. What is finished is passed over and what was interrupted is resumed, so the
-# script can be stopped and started again. It needs some four hours of two cores.
+# script can be stopped and started again. It needs some five hours of two cores.
 set -euo pipefail
 data=$1 runs=$2
 hstereo=${HSTEREO:-hstereo}
@@ -76,10 +76,11 @@ network middlebury-7-disturbed middlebury 600 0.02 --seed 4 --init "$runs/middle
 network middlebury-7-unary middlebury 500 0.02 --seed 5 --init "$runs/middlebury-7-disturbed/best.h5"
 through_the_crf middlebury 7 200 0.04
 with_learned_edges middlebury 7 40 0.03
-network general-7-unary general 1200 0.03 --seed 6 --init "$runs/middlebury-7-unary/best.h5"
-through_the_crf general 7 160 0.03 "${gently[@]}" --validate-every 20
-with_learned_edges general 7 48 0.04 "${gently[@]}" --infer-unknown
-network kitti-7-unary kitti 500 0.02 --seed 7 --init "$runs/general-7-unary/best.h5"
+network general-7-more general 1200 0.03 --seed 6 --init "$runs/middlebury-7-unary/best.h5"
+network general-7-unary general 1800 0.03 --seed 11 --init "$runs/general-7-more/best.h5"
+through_the_crf general 7 100 0.03 "${gently[@]}" --seed 11
+with_learned_edges general 7 48 0.04 "${gently[@]}" --seed 11 --infer-unknown
+network kitti-7-unary kitti 500 0.02 --seed 7 --init "$runs/general-7-more/best.h5"
 through_the_crf kitti 7 24 0.02 "${gently[@]}" --validate-every 12
 with_learned_edges kitti 7 48 0.04 "${gently[@]}" --infer-unknown --validate-every 12
 network middlebury-3-unary middlebury 1000 0.05 --init "$runs/general-3-start/best.h5"

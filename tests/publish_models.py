@@ -3,8 +3,9 @@
 RUNS is the folder that docs/train_models.sh filled, DATA the data that it was given. Every finished
 stage is measured on the scenes that were kept back; what was measured before is taken from
 RUNS/measured.json. The best stage of each model that beats SGBM is written to
-src/hybridstereo/models with its figures and where it comes from. The tables of docs/models.md and
-docs/results.md go to standard output.
+src/hybridstereo/models with its figures and where it comes from; a model without runs in RUNS
+stays as it is and is only measured. The tables of docs/models.md and docs/results.md go to standard
+output.
 """
 
 from __future__ import annotations
@@ -168,6 +169,10 @@ def main() -> None:
     for data in ABOUT:
         for layers, suffix in SUFFIX.items():
             stages = finished_stages(arguments.runs, data, layers, measured)
+            earlier = SHIPPED / f"{data}{suffix}.h5"
+            if not stages and earlier.exists():
+                shipped[data + suffix] = measured_stage(STAGES[-1], earlier, FIGURES, measured)
+                continue
             for dataset in JUDGES[data]:
                 for refined in (False, True):
                     figures = {x.name: x.refined if refined else x.plain for x in stages}

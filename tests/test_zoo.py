@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,19 @@ def test_every_shipped_model_is_documented():
     text = (Path(__file__).parents[1] / "docs/models.md").read_text()
     for path in SHIPPED.glob("*.h5"):
         assert f"`{path.stem}`" in text
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/models.md"])
+def test_documented_figures_are_those_of_the_files(document):
+    text = (Path(__file__).parents[1] / document).read_text()
+    for path in SHIPPED.glob("*.h5"):
+        layers, *shown = re.search(
+            rf"^\| `{path.stem}`[^|]*\| (\d) \| ([\d.*]+) \| ([\d.*]+) \|", text, re.M
+        ).groups()
+        model = load_model(path.stem)
+        assert int(layers) == len(model.unary)
+        stated = re.findall(r"([\d.]+) %", model.config.validation)
+        assert [figure.strip("*") for figure in shown] == stated
 
 
 @pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.h5")), ids=lambda path: path.stem)
