@@ -73,6 +73,13 @@ def kept_scenes() -> dict[str, tuple[str, ...]]:
     return {name: tuple(scenes.split(",")) for name, scenes in found}
 
 
+def means_of(evaluation: Evaluation, method: str, dataset: str) -> Means:
+    """What a method reaches on each scene and in the mean."""
+    figure = FIGURES[dataset]
+    scenes = {x.scene: x.figures[figure] for x in evaluation.results if x.method == method}
+    return scenes | {"mean": evaluation.means[method][figure]}
+
+
 class Measurements:
     """Figures on the scenes kept back, which are computed once."""
 
@@ -85,7 +92,7 @@ class Measurements:
         if (key := f"{BASELINE} {dataset}") not in self._known:
             options = EvalOptions(baselines=(BASELINE,), scenes=kept_scenes()[dataset])
             evaluation = evaluate_dataset(dataset, self._root(dataset), options).evaluation
-            self._keep(key, self._means(evaluation, BASELINE, dataset))
+            self._keep(key, means_of(evaluation, BASELINE, dataset))
         return self._known[key]
 
     def stage(self, name: str, file: Path, dataset: str) -> tuple[Means, Means]:
@@ -95,18 +102,12 @@ class Measurements:
             options = EvalOptions(models=(f"{name}={file}",), scenes=kept_scenes()[dataset])
             comparison, table = evaluate_components(dataset, self._root(dataset), options)
             rows = [next(iter(row.cells.values())) for row in table.rows]
-            self._keep(key, [self._means(comparison.evaluation, row, dataset) for row in rows])
+            self._keep(key, [means_of(comparison.evaluation, row, dataset) for row in rows])
         plain, refined = self._known[key]
         return plain, refined
 
     def _root(self, dataset: str) -> str:
         return str(self._data / FOLDERS[dataset])
-
-    @staticmethod
-    def _means(evaluation: Evaluation, method: str, dataset: str) -> Means:
-        figure = FIGURES[dataset]
-        scenes = {x.scene: x.figures[figure] for x in evaluation.results if x.method == method}
-        return scenes | {"mean": evaluation.means[method][figure]}
 
     def _keep(self, key: str, value: object) -> None:
         self._known[key] = value
