@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from mdtable import markdown_table
-from publish_models import BASELINE, FOLDERS, kept_scenes
+from publish_models import BASELINE, FIGURES, FOLDERS, kept_scenes
 
 from hybridstereo.datasets import open_dataset
 from hybridstereo.evaluate import EvalOptions, build_methods
@@ -66,11 +66,11 @@ def main() -> None:
     root = str(parser.parse_args().data / FOLDERS[DATASET])
     scenes = select(dataset_scenes(open_dataset(DATASET, root)), kept_scenes()[DATASET], None)
     methods = build_methods(EvalOptions(models=MODELS, baselines=(BASELINE,)), DATASET)
-    rows = []
+    figure, rows = FIGURES[DATASET], []
     for name, change in CHANGES.items():
         disturbed = [changed(scene, change) for scene in scenes]
         means = run(DATASET, PROTOCOLS[DATASET], disturbed, methods).means
-        rows.append([name, *(f"{means[method.info.name]['bad1']:.2f}" for method in methods)])
+        rows.append([name, *(f"{means[method.info.name][figure]:.2f}" for method in methods)])
     print(markdown_table(["right view", *(method.info.name for method in methods)], rows))
 
 

@@ -16,7 +16,7 @@ AT_MOST = {"middlebury": 11.0, "kitti": 6.0}  # percent, of the model of that na
 BEHIND_SPECIALIST = 1.5  # points, of the default model
 BETTER_THAN_SGBM = 1.5  # times
 # Rounding differs between processors and moves a few pixels.
-POINTS = 0.1
+POINTS = 0.05
 
 
 @pytest.fixture(scope="module", params=FIGURES)
