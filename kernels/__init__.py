@@ -125,7 +125,7 @@ def _one_call(items: int) -> int:
 
 @cache
 def _cpu() -> Backend:
-    from .workers import calls_at_once, side_by_side
+    from .cpu.workers import calls_at_once, side_by_side
 
     return Backend(
         name="cpu",
@@ -143,7 +143,7 @@ def _cpu() -> Backend:
 @cache
 def cuda_backend(name: str) -> Backend:
     """The CUDA operations, on whatever `cudalib.current` is when they are called."""
-    from . import cudalib
+    from .cuda import cudalib
 
     return Backend(
         name=name,
@@ -160,7 +160,7 @@ def cuda_backend(name: str) -> Backend:
 
 def _cuda(index: int) -> Backend:
     """The operations of a GPU, which becomes the current device."""
-    from . import cudalib
+    from .cuda import cudalib
 
     status = cudalib.probe()
     if not status.usable:
@@ -192,7 +192,7 @@ def select(device: str) -> Backend:
     if device == "cpu":
         return _cpu()
     if device == "auto":
-        from . import cudalib
+        from .cuda import cudalib
 
         usable = cudalib.driver_installed() and cudalib.probe().usable
         return _cuda(0) if usable else _cpu()
@@ -201,7 +201,7 @@ def select(device: str) -> Backend:
 
 def explain_choice(backend: Backend) -> str:
     """Which device ``"auto"`` took, and why not a GPU; empty where nobody expects one."""
-    from . import cudalib
+    from .cuda import cudalib
 
     if not cudalib.driver_installed():
         return ""
@@ -213,7 +213,7 @@ def explain_choice(backend: Backend) -> str:
 
 def reusable_memory() -> int:
     """Bytes of the machine that CPU kernels keep for their next arrays."""
-    from . import buffers
+    from .cpu import buffers
 
     return buffers.kept()
 

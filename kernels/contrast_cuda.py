@@ -9,8 +9,8 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32
 
-from . import cudalib
-from .cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
+from .cuda import cudalib
+from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads
 
-from . import buffers, direct, winograd
-from .tiles import Plan
-from .workers import run_tiles
+from .cpu import buffers, direct, winograd
+from .cpu.tiles import Plan
+from .cpu.workers import run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker takes at a time
 _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before handing them over

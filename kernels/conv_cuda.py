@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from . import cudalib
-from .convolve_cuda import TILE_WIDTH, blocks_of_filters, convolution, packing, tiling_for
-from .kernel_gradient_cuda import kernel_gradient
+from .cuda import cudalib
+from .cuda.convolve import TILE_WIDTH, blocks_of_filters, convolution, packing, tiling_for
+from .cuda.kernel_gradient import kernel_gradient
 
 _PACKING_THREADS = 256
 

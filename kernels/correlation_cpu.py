@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from . import buffers, simd
+from .cpu import buffers, simd
+from .cpu.pointers import advance, pointer_to, restrict_arguments
+from .cpu.simd import minimum
+from .cpu.tiles import TILE_ROWS, multiply, padded_columns
+from .cpu.workers import run_tiles
 from .label_positions import LabelPositions, label_positions
-from .pointers import advance, pointer_to, restrict_arguments
-from .simd import minimum
-from .tiles import TILE_ROWS, multiply, padded_columns
-from .workers import run_tiles
 
 # The products of the forward pass: TILE_ROWS pixels with panels of three vectors of pixels, the
 # widest block that `multiply` keeps in registers.

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numba import float32, float64, int32, uint32, uint64
 
-from . import cudalib
-from .correlation_gradient_cuda import scores_backward
+from .cuda import cudalib
+from .cuda.correlation_gradient import scores_backward
+from .cuda.vectors import ALIGNMENT, load4
 from .label_positions import label_positions
-from .vectors_cuda import ALIGNMENT, load4
 
 __all__ = ["correlation_forward", "scores_backward", "softmax_backward"]
 

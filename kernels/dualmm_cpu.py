@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from . import buffers
-from .chains import move_minorants, scratch_arrays
-from .simd import minimum
-from .workers import run_tiles
+from .cpu import buffers
+from .cpu.chains import move_minorants, scratch_arrays
+from .cpu.simd import minimum
+from .cpu.workers import run_tiles
 
 # Chains that a thread takes at a time: few, so that the threads finish together.
 _CHAINS_PER_BLOCK = 4

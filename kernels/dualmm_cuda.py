@@ -12,10 +12,10 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32, uint64
 
-from . import cudalib
-from .chains_cuda import move_minorants
-from .cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
-from .sums_cuda import add_up, sum_of, total
+from .cuda import cudalib
+from .cuda.chains import move_minorants
+from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
+from .cuda.sums import add_up, sum_of, total
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from numba import uint32
 
-from . import cudalib
-from .cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda import cudalib
+from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 

@@ -13,10 +13,10 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32, uint64
 
-from . import cudalib
-from .cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda import cudalib
+from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda.sums import add_up, sum_of, total
 from .losses_cpu import HingeGradients
-from .sums_cuda import add_up, sum_of, total
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 

@@ -11,8 +11,8 @@ import numpy as np
 from numba import uint32
 
 from . import optim_cpu
-from .cudalib import Kernel, blocks_for, kernel, kernel_family, launch
-from .sums_cuda import square_sum_of
+from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda.sums import square_sum_of
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 

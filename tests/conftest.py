@@ -51,24 +51,25 @@ def backend(request: pytest.FixtureRequest) -> Iterator[kernels.Backend]:
         yield kernels.select("cpu")
         return
     import cuda_emulator
+    from support.hosted import hosted
 
     if request.param == "emulator":
         if reason := cuda_emulator.why_not():
             pytest.skip(reason)
         with cuda_emulator.emulated(timing=False):
-            yield cuda_emulator.hosted(kernels.cuda_backend("emulated"))
+            yield hosted(kernels.cuda_backend("emulated"))
         return
     simulated = cuda_emulator.in_simulator()
     if simulated != (request.param == "cudasim"):
         pytest.skip("set NUMBA_ENABLE_CUDASIM=1 for cudasim, and not for gpu")
     if simulated:
-        import cuda_simulator
+        from support import cuda_simulator
 
         cuda_simulator.extend_simulator()
-        yield cuda_emulator.hosted(kernels.select("cuda"), cuda_simulator.MOST_ELEMENTS)
+        yield hosted(kernels.select("cuda"), cuda_simulator.MOST_ELEMENTS)
         return
     try:
-        yield cuda_emulator.hosted(kernels.select("cuda"))
+        yield hosted(kernels.select("cuda"))
     except kernels.DeviceUnavailableError as error:
         pytest.skip(error.reason)
 
@@ -76,3 +77,16 @@ def backend(request: pytest.FixtureRequest) -> Iterator[kernels.Backend]:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20170721)
+
+
+@pytest.fixture
+def sample_crop(tmp_path, sample):
+    """A small crop of the sample pair, so that a run takes a moment only."""
+    from hybridstereo.io.images import decode_pixels, write_image
+
+    paths = []
+    for side in ("left", "right"):
+        pixels = decode_pixels((sample / f"{side}.png").read_bytes(), side)
+        paths.append(str(tmp_path / f"{side}.png"))
+        write_image(paths[-1], np.ascontiguousarray(pixels[100:140, 100:160, ::-1]))
+    return paths

@@ -3,6 +3,7 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
+from support.networks import as_pairs, network
 
 from hybridstereo.features import (
     ConvLayer,
@@ -12,22 +13,6 @@ from hybridstereo.features import (
     padding_of,
     statistics,
 )
-
-
-def network(rng, layers, filters=6, inputs=3):
-    stack = []
-    for index in range(layers):
-        size = 3 if index == 0 else 2
-        shape = (filters, inputs if index == 0 else filters, size, size)
-        weight = rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
-        stack.append(
-            ConvLayer(weight.astype(np.float32), rng.standard_normal(filters).astype(np.float32))
-        )
-    return stack
-
-
-def as_pairs(layers):
-    return [(layer.weight, layer.bias) for layer in layers]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridstereo.convert import convert
 from hybridstereo.crf import solve
 from hybridstereo.features import features_forward, network_input
 from hybridstereo.io.images import read_image
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import StageClock, edge_weights, predict, unary_volume
+from hybridstereo.models.convert import convert
 
 pytestmark = pytest.mark.shared
 

@@ -8,32 +8,19 @@ import numpy as np
 import pytest
 
 from hybridstereo import memory
-from hybridstereo.census import census_model
 from hybridstereo.errors import DeviceError, InputError, OutOfMemoryError, OutputError
 from hybridstereo.infer import InferOptions, choose_labels, default_outputs, infer
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.labels import LabelRange
+from hybridstereo.models.census import census_model
 
 SMALL = InferOptions(disparities=16)
 
 
-@pytest.fixture
-def pair(tmp_path, sample):
-    """A small crop of the sample pair, so that a run takes a moment only."""
-    from hybridstereo.io.images import decode_pixels, write_image
-
-    paths = []
-    for side in ("left", "right"):
-        pixels = decode_pixels((sample / f"{side}.png").read_bytes(), side)
-        paths.append(str(tmp_path / f"{side}.png"))
-        write_image(paths[-1], np.ascontiguousarray(pixels[100:140, 100:160, ::-1]))
-    return paths
-
-
 @pytest.mark.parametrize("suffix", [".pfm", ".npy", ".tif", ".png"])
-def test_suffix_picks_the_format(pair, tmp_path, suffix):
+def test_suffix_picks_the_format(sample_crop, tmp_path, suffix):
     output = str(tmp_path / f"map{suffix}")
-    report = infer(*pair, output, None, SMALL)
+    report = infer(*sample_crop, output, None, SMALL)
     stored = read_disparity(output)
     assert report.outputs == {"disparity": output}
     visible = stored < np.inf  # a 16-bit PNG cannot hold disparity 0
@@ -43,11 +30,11 @@ def test_suffix_picks_the_format(pair, tmp_path, suffix):
     assert visible.mean() > 0.9
 
 
-def test_color_picture(pair, tmp_path):
+def test_color_picture(sample_crop, tmp_path):
     from hybridstereo.io.images import read_image
 
     color = str(tmp_path / "c.png")
-    report = infer(*pair, str(tmp_path / "d.pfm"), color, SMALL)
+    report = infer(*sample_crop, str(tmp_path / "d.pfm"), color, SMALL)
     assert report.outputs["color"] == color
     picture = read_image(color)
     assert picture.shape == (40, 60, 3)
@@ -55,9 +42,9 @@ def test_color_picture(pair, tmp_path):
 
 
 @pytest.mark.parametrize(("model", "edges"), [("census", "contrast"), ("general", "pairwise_cnn")])
-def test_report_for_json(pair, tmp_path, model, edges):
+def test_report_for_json(sample_crop, tmp_path, model, edges):
     options = replace(SMALL, model=model)
-    report = infer(*pair, str(tmp_path / "d.pfm"), None, options).as_dict()
+    report = infer(*sample_crop, str(tmp_path / "d.pfm"), None, options).as_dict()
     assert (report["width"], report["height"]) == (60, 40)
     assert report["labels"] == {
         "count": 16,
@@ -74,18 +61,18 @@ def test_report_for_json(pair, tmp_path, model, edges):
     assert report["memory"]["peak_bytes"] > 1e7
 
 
-def test_argmax_report_has_no_energy(pair, tmp_path):
+def test_argmax_report_has_no_energy(sample_crop, tmp_path):
     options = InferOptions(disparities=8, method="argmax")
-    report = infer(*pair, str(tmp_path / "d.pfm"), None, options).as_dict()
+    report = infer(*sample_crop, str(tmp_path / "d.pfm"), None, options).as_dict()
     assert report["energy"] is None
     assert report["lower_bounds"] is None
     disparity = read_disparity(tmp_path / "d.pfm")
     np.testing.assert_array_equal(disparity, np.round(disparity))
 
 
-def test_same_file_twice(pair, tmp_path):
+def test_same_file_twice(sample_crop, tmp_path):
     for name in ("a.pfm", "b.pfm"):
-        infer(*pair, str(tmp_path / name), None, SMALL)
+        infer(*sample_crop, str(tmp_path / name), None, SMALL)
     assert (tmp_path / "a.pfm").read_bytes() == (tmp_path / "b.pfm").read_bytes()
 
 
@@ -117,10 +104,10 @@ def test_memory_in_store_counts_as_free(monkeypatch):
     memory.require_memory(census_model(), 400, 500, 16)
 
 
-def test_too_many_disparities_for_the_memory(pair, tmp_path, monkeypatch):
+def test_too_many_disparities_for_the_memory(sample_crop, tmp_path, monkeypatch):
     limit_memory(monkeypatch, 10_000_000)
     with pytest.raises(OutOfMemoryError, match="Use --disparities"):
-        infer(*pair, str(tmp_path / "d.pfm"), None, InferOptions(disparities=100_000))
+        infer(*sample_crop, str(tmp_path / "d.pfm"), None, InferOptions(disparities=100_000))
     assert not (tmp_path / "d.pfm").exists()
 
 
@@ -152,29 +139,29 @@ def test_bytes_are_readable(count, text):
     assert memory.format_bytes(count) == text
 
 
-def test_cuda_without_a_gpu(pair, tmp_path):
+def test_cuda_without_a_gpu(sample_crop, tmp_path):
     with pytest.raises(DeviceError, match="--device cpu"):
-        infer(*pair, str(tmp_path / "d.pfm"), None, InferOptions(device="cuda"))
+        infer(*sample_crop, str(tmp_path / "d.pfm"), None, InferOptions(device="cuda"))
 
 
-def test_too_many_threads(pair, tmp_path):
+def test_too_many_threads(sample_crop, tmp_path):
     with pytest.raises(InputError, match="NUMBA_NUM_THREADS"):
-        infer(*pair, str(tmp_path / "d.pfm"), None, InferOptions(threads=10_000))
+        infer(*sample_crop, str(tmp_path / "d.pfm"), None, InferOptions(threads=10_000))
 
 
 @pytest.mark.parametrize("output", ["map.xyz", "map", "missing/map.pfm"])
-def test_bad_output_is_refused_before_the_work(pair, tmp_path, output, monkeypatch):
+def test_bad_output_is_refused_before_the_work(sample_crop, tmp_path, output, monkeypatch):
     monkeypatch.setattr("hybridstereo.infer.predict", lambda *a, **k: pytest.fail("worked"))
     with pytest.raises(OutputError):
-        infer(*pair, str(tmp_path / output), None, SMALL)
+        infer(*sample_crop, str(tmp_path / output), None, SMALL)
 
 
-def test_failed_write_leaves_the_old_file(pair, tmp_path, monkeypatch):
+def test_failed_write_leaves_the_old_file(sample_crop, tmp_path, monkeypatch):
     output = tmp_path / "d.png"
     output.write_bytes(b"precious")
     options = InferOptions(disparities=4, min_disparity=-20.0)
     with pytest.raises(OutputError):  # negative disparities do not fit a KITTI PNG
-        infer(*pair, str(output), None, options)
+        infer(*sample_crop, str(output), None, options)
     assert output.read_bytes() == b"precious"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["d.png", "left.png", "right.png"]
 

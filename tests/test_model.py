@@ -5,10 +5,8 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
-from test_features import as_pairs, network
-from test_pairwise import pairwise_network
+from support.networks import as_pairs, network, pairwise_network
 
-from hybridstereo.census import census_model
 from hybridstereo.errors import ModelError
 from hybridstereo.features import ConvLayer
 from hybridstereo.io.weights import WeightFile
@@ -21,6 +19,7 @@ from hybridstereo.model import (
     predict_from_volume,
     unary_volume,
 )
+from hybridstereo.models.census import census_model
 
 LABELS = LabelRange(-1.0, 6)
 

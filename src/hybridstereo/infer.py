@@ -14,25 +14,12 @@ from . import kernels
 from .errors import DeviceError, InputError
 from .io.color import colorize
 from .io.disparity import check_output, write_disparity
-from .io.images import (
-    check_image_output,
-    is_standard_stream,
-    read_image,
-    read_pair,
-    write_image,
-)
+from .io.images import check_image_output, is_standard_stream, read_image, read_pair, write_image
 from .io.volumes import check_volume_output, fill_unknown, read_volume, write_volume
 from .labels import LabelRange
 from .memory import inference_memory, peak_memory, require_memory
-from .model import (
-    Prediction,
-    StageClock,
-    StereoModel,
-    predict,
-    predict_from_volume,
-    unary_volume,
-)
-from .zoo import DEFAULT_MODEL, load_model
+from .model import Prediction, StageClock, StereoModel, predict, predict_from_volume, unary_volume
+from .models.zoo import DEFAULT_MODEL, load_model
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from .crf import EdgeWeights, Penalties, solve
+from .edges import pairwise_forward, pairwise_input
 from .errors import ModelError
 from .features import ConvLayer, features_forward, network_input
 from .io.weights import WeightFile
 from .kernels import Backend
 from .labels import LabelRange
-from .pairwise import pairwise_forward, pairwise_input
 
 METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")

@@ -83,9 +83,9 @@ def bench(
         raise click.UsageError("--width and --height belong together.")
     if size is not None and width is not None:
         raise click.UsageError("Give either --size or --width and --height.")
-    from ..bench import BenchOptions
-    from ..bench import bench as run
-    from ..bench_text import draw_report, format_report
+    from ..bench.run import BenchOptions
+    from ..bench.run import bench as run
+    from ..bench.text import draw_report, format_report
     from ..io.images import check_image_output, write_image
 
     if plot is not None:

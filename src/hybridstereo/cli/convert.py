@@ -20,7 +20,7 @@ def convert(parameters: str, config: str | None, output: str) -> None:
     All published variants are understood: 3 and 7 layers, with and without x,y channels, with
     contrast weights or the Pairwise-CNN. Their licence (AGPL-3.0) stays with the converted file.
     """
-    from ..convert import convert as run
+    from ..models.convert import convert as run
 
     model = run(parameters, config, output)
     edges = "Pairwise-CNN" if model.config.edge_model == "cnn" else "contrast weights"

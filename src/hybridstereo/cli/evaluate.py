@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exits import EXIT_INCOMPLETE
-from .options import (
-    CommaSeparated,
-    device_option,
-    iterations_option,
-    refine_option,
-    threads_option,
-)
+from .options import CommaSeparated, device_option, iterations_option, refine_option, threads_option
 
 if TYPE_CHECKING:
-    from ..evaluate import Comparison, EvalOptions
+    from ..evaluation.compare import Comparison, EvalOptions
     from ..evaluation.components import ComponentTable
     from ..evaluation.results import Sink
     from ..evaluation.runner import Progress
@@ -165,11 +159,11 @@ def evaluate(
     table = None
     with _Progress() as progress:
         if len(targets) == 2:
-            from ..evaluate import evaluate_file
+            from ..evaluation.compare import evaluate_file
 
             compared = evaluate_file(Path(targets[0]), Path(targets[1]), mask_path, rules, sinks)
         elif gt is not None:
-            from ..evaluate import evaluate_folders
+            from ..evaluation.compare import evaluate_folders
 
             compared = evaluate_folders(
                 Path(gt), eval_options, mask_path, rules, sinks, progress.show
@@ -230,7 +224,7 @@ def _submit(
         raise click.UsageError(f"--submission {benchmark} needs no other DATASET.")
     if len(roots) != 1:
         raise click.UsageError("--submission needs one --root DIR.")
-    from ..evaluate import submit
+    from ..evaluation.compare import submit
 
     with _Progress() as progress:
         root = roots[0].removeprefix(f"{benchmark}=")
@@ -246,7 +240,7 @@ def _submit(
 
 
 def _options(options: dict[str, Any]) -> EvalOptions:
-    from ..evaluate import EvalOptions
+    from ..evaluation.compare import EvalOptions
     from ..evaluation.methods import RunOptions
 
     names = ("disparities", "paper_labels", "iterations", "refine")
@@ -256,7 +250,7 @@ def _options(options: dict[str, Any]) -> EvalOptions:
 def _sinks(report: str | None) -> list[Sink]:
     if report is None:
         return []
-    from ..evaluation.report import HtmlReport
+    from ..evaluation.report.html import HtmlReport
 
     return [HtmlReport(Path(report))]
 
@@ -270,7 +264,7 @@ def _dataset(
     progress: Progress,
 ) -> tuple[Comparison, ComponentTable | None]:
     from ..datasets import parse_roots
-    from ..evaluate import evaluate_components, evaluate_dataset
+    from ..evaluation.compare import evaluate_components, evaluate_dataset
 
     if components:
         return evaluate_components(name, parse_roots(roots), options, sinks, progress)

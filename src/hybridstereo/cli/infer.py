@@ -7,13 +7,7 @@ from typing import Any
 
 import click
 
-from .options import (
-    device_option,
-    iterations_option,
-    refine_option,
-    stage_printer,
-    threads_option,
-)
+from .options import device_option, iterations_option, refine_option, stage_printer, threads_option
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")

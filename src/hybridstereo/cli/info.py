@@ -11,7 +11,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(as_json: bool) -> None:
     """Show versions, CPU and CUDA devices, threads, memory and the built-in models."""
-    from ..info import collect_info, format_info
+    from ..system import collect_info, format_info
 
     collected = collect_info()
     click.echo(json.dumps(collected) if as_json else format_info(collected))

@@ -34,8 +34,8 @@ def synth(folder: str, count: int, seed: int, photometric: bool, **options: Any)
     Each scene is a folder in the Middlebury layout: im0.png, im1.png, disp0GT.pfm, disp1GT.pfm
     (exact sub-pixel truth of both views), mask0nocc.png and calib.txt.
     """
-    from ..synth import synthesize
     from ..synthetic import Photometric, SceneOptions
+    from ..synthetic.write import synthesize
 
     scene_options = SceneOptions(**options, photometric=Photometric() if photometric else None)
     show, clear = stage_printer()

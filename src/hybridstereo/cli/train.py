@@ -170,9 +170,9 @@ def train(
     Ctrl-C saves and exits with 130; --resume continues, bit for bit.
     """
     from ..datasets import parse_roots
-    from ..progress import reporter_for
-    from ..train import TrainOptions
-    from ..train import train as run
+    from ..training.run import TrainOptions
+    from ..training.run import train as run
+    from .progress import reporter_for
 
     if resume == (dataset is not None):
         raise click.UsageError(

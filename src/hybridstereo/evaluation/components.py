@@ -10,9 +10,9 @@ from pathlib import Path
 from ..errors import InputError
 from ..kernels import Backend
 from ..model import StereoModel
+from ..models.zoo import load_model
 from ..training.runfolder import RunFolder
 from ..training.stages import STAGES
-from ..zoo import load_model
 from .methods import Method, RefinedAndNot, RunOptions
 from .results import Evaluation
 from .tables import align

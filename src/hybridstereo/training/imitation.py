@@ -18,11 +18,11 @@ import numpy as np
 
 from ..crf import EdgeWeights
 from ..datasets import StereoPair
+from ..edges import pairwise_input
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
 from ..kernels.contrast_cpu import LUMA
 from ..model import IMAGE_CHANNELS, StageClock, StereoModel, edge_weights
-from ..pairwise import pairwise_input
 
 _FILTERS = 64
 # Widths of the peaks, in standard deviations of the image.

@@ -15,7 +15,7 @@ from ..errors import InputError, OutputError
 from ..io.atomic import atomic_write
 from ..io.weights import read_weights, write_weights
 from ..model import StereoModel
-from ..zoo import load_model, save_model
+from ..models.zoo import load_model, save_model
 
 _POSITION = "position_"
 

@@ -25,7 +25,11 @@ from ..kernels import Backend
 from ..labels import LabelRange
 from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
-from .gradients import (
+from .gridsearch import Judge, OnPoint, Point, plan_length, search, search_imitation
+from .imitation import imitate_contrast
+from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
+from .runfolder import Checkpoint, Position, RunFolder
+from .steps import (
     PENALTIES,
     Gradients,
     HingeOptions,
@@ -34,10 +38,6 @@ from .gradients import (
     structured_step,
     unary_step,
 )
-from .gridsearch import Judge, OnPoint, Point, plan_length, search, search_imitation
-from .imitation import imitate_contrast
-from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
-from .runfolder import Checkpoint, Position, RunFolder
 from .validation import labels_for, validate
 from .whitening import gradient_metric, whiten_first_layer, whitened_gradient, window_moments
 

@@ -1,0 +1,1 @@
+"""`hstereo bench`: what is timed, against whom, and how it is told."""

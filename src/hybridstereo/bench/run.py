@@ -1,0 +1,284 @@
+"""`hstereo bench`: the paper's timing table for this machine."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from .. import kernels
+from ..features import ConvLayer
+from ..infer import choose_backend
+from ..kernels import Backend
+from ..labels import LabelRange
+from ..memory import inference_memory, peak_memory, require_memory
+from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, predict
+from ..synthetic import SceneOptions, generate_scene
+from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
+from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Setting, Timing
+from .work import MachinePeaks, count_work
+
+SIZES = {
+    "kitti": Setting(1242, 375, 128, layers=7, iterations=5),
+    "middlebury-h": Setting(1500, 1000, 256, layers=7, iterations=5),
+    "realtime": Setting(640, 480, 128, layers=3, iterations=4),
+}
+"""Sizes by name, with the settings of the paper."""
+
+_UNARY_CHANNELS, _PAIRWISE_CHANNELS = 100, 64
+_SEED = 2017
+# Larger images repeat a scene of this size: more of it would not change what is measured.
+_LARGEST_SCENE = 2048
+# Points of a scaling curve: the given size, its half, quarter and eighth.
+_SCALING_STEPS = 4
+_PEAKS = "the machine's peaks"
+
+OnStep = Callable[[str], None]
+Sampler = Callable[[], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What to measure; None means "as the size says".
+
+    ``size`` is one of `SIZES`; other values replace its own.  ``compare`` names some of
+    `bench_peers.PEERS`.
+    """
+
+    size: str = "kitti"
+    width: int | None = None
+    height: int | None = None
+    disparities: tuple[int, ...] | None = None
+    layers: int | None = None
+    iterations: int | None = None
+    repeat: int = 5
+    device: str = "auto"
+    threads: int | None = None
+    compare: tuple[str, ...] = ()
+    scaling: bool = False
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """One setting for each number of disparities."""
+        names = ("width", "height", "layers", "iterations")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        base = replace(SIZES[self.size], **given)
+        counts = self.disparities or (base.disparities,)
+        return tuple(replace(base, disparities=n) for n in dict.fromkeys(counts))
+
+
+def random_model(layers: int) -> StereoModel:
+    """The paper's networks with ``layers`` Unary layers; weights N(0, 1/fan-in), fixed seed."""
+    rng = np.random.default_rng(_SEED)
+
+    def layer(outputs: int, inputs: int, size: int, biased: bool = True) -> ConvLayer:
+        shape = (outputs, inputs, size, size)
+        weight = rng.standard_normal(shape, np.float32) / np.float32(math.sqrt(inputs * size**2))
+        return ConvLayer(weight, np.zeros(outputs, np.float32) if biased else None)
+
+    wide, narrow = _UNARY_CHANNELS, _PAIRWISE_CHANNELS
+    return StereoModel(
+        unary=(layer(wide, IMAGE_CHANNELS, 3), *(layer(wide, wide, 2) for _ in range(layers - 1))),
+        pairwise=(
+            layer(narrow, IMAGE_CHANNELS, 3),
+            layer(narrow, narrow, 3),
+            layer(2, narrow, 1, biased=False),
+        ),
+        config=ModelConfig(edge_model="cnn", weight_scale=1.0),
+    )
+
+
+def synthetic_pair(width: int, height: int, disparities: int) -> tuple[np.ndarray, np.ndarray]:
+    """A generated stereo pair, the same for the same arguments."""
+    rows, columns = min(height, _LARGEST_SCENE), min(width, _LARGEST_SCENE)
+    largest = max(1.0, min(disparities - 1.0, columns / 4))
+    scene = generate_scene(_SEED, SceneOptions(rows, columns, largest, min_disparity=0.0))
+    beyond = ((0, height - rows), (0, width - columns), (0, 0))
+    return np.pad(scene.left, beyond, mode="wrap"), np.pad(scene.right, beyond, mode="wrap")
+
+
+def pixel_steps(setting: Setting) -> tuple[Setting, ...]:
+    """Settings with 1/8, 1/4, 1/2 and all of the pixels, in the same proportions."""
+    steps = {}
+    for step in reversed(range(_SCALING_STEPS)):
+        width, height = (
+            max(1, round(x * 2 ** (-step / 2))) for x in (setting.width, setting.height)
+        )
+        steps[width * height] = replace(setting, width=width, height=height)
+    return tuple(steps.values())
+
+
+def label_steps(setting: Setting) -> tuple[Setting, ...]:
+    """Settings with 1/8, 1/4, 1/2 and all of the labels."""
+    counts = [max(1, setting.disparities >> step) for step in reversed(range(_SCALING_STEPS))]
+    return tuple(replace(setting, disparities=n) for n in dict.fromkeys(counts))
+
+
+def interleave(
+    samplers: Mapping[str, Sampler], repeat: int, on_step: OnStep
+) -> dict[str, dict[str, Timing]]:
+    """Take a sample of everything in turn, ``repeat`` times: A B C A B C ...
+
+    Whatever else the machine does, or a processor that grows warm, then hits all of them alike.
+
+    Parameters
+    ----------
+    samplers
+        By name; each does its work once and returns the seconds of its parts.
+    repeat, on_step
+        How often, and whom to tell what begins.
+
+    Returns
+    -------
+    dict
+        ``[sampler][part]`` -> its timing.
+    """
+    samples: dict[str, list[Mapping[str, float]]] = {name: [] for name in samplers}
+    for turn in range(repeat):
+        for name, sampler in samplers.items():
+            on_step(f"repeat {turn + 1} of {repeat}: {name}")
+            samples[name].append(sampler())
+    return {
+        name: {part: Timing(tuple(sample[part] for sample in taken)) for part in taken[0]}
+        for name, taken in samples.items()
+    }
+
+
+def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: None) -> BenchReport:
+    """Time the model, the machine's peaks and the peers, interleaved in one run.
+
+    Parameters
+    ----------
+    options
+        What to measure; None for the defaults: KITTI's size and the paper's settings.
+    on_step
+        Called with a few words about each step when it begins.
+    """
+    options = options or BenchOptions()
+    settings = options.settings
+    threads = options.threads or kernels.max_threads()
+    backend = choose_backend(options.device, threads)
+    model = random_model(settings[0].layers)
+    curves: dict[str, tuple[Setting, ...]] = {}
+    if options.scaling:
+        curves = {"pixels": pixel_steps(settings[0]), "disparities": label_steps(settings[0])}
+    every_setting = dict.fromkeys([*settings, *(x for steps in curves.values() for x in steps)])
+    for setting in every_setting:
+        require_memory(model, setting.height, setting.width, setting.disparities, backend)
+
+    on_step("generating a stereo pair")
+    most = max(setting.disparities for setting in settings)
+    pair = synthetic_pair(settings[0].width, settings[0].height, most)
+    predictions = {x: _prediction_sampler(model, backend, pair, x) for x in every_setting}
+    # Before anything else takes memory: the peers' and the peaks' arrays are not the model's.
+    peak_bytes = _warm_up(predictions, on_step)
+
+    on_step("preparing the comparison")
+    peers, unavailable = _find_peers(options.compare, settings, model, backend, pair, threads)
+    machine = MachinePeaks(threads) if backend.name == "cpu" else None
+    samplers: dict[str, Sampler] = {}
+    for setting, sampler in predictions.items():
+        samplers[str(setting)] = sampler
+        samplers |= {peer.label: partial(_sample_peer, peer) for peer in peers.get(setting, ())}
+    if machine is not None:
+        samplers[_PEAKS] = machine.sample
+    timings = interleave(samplers, options.repeat, on_step)
+
+    peaks = None
+    if machine is not None:
+        peaks = machine.best(*(x.spread[0] for x in timings[_PEAKS].values()))
+    runs = {}
+    for setting in every_setting:
+        ours = timings[str(setting)]
+        size = setting.height, setting.width, setting.disparities
+        runs[setting] = Run(
+            setting,
+            ours,
+            count_work(model, *size, setting.iterations),
+            peak_bytes[setting],
+            inference_memory(model, *size),
+            tuple(
+                Comparison(peer, component, ours[component], timings[peer.label]["total"])
+                for peer in peers.get(setting, ())
+                for component in peer.components
+            ),
+        )
+    return BenchReport(
+        tuple(runs[setting] for setting in settings),
+        options.repeat,
+        backend.name,
+        threads,
+        peaks,
+        tuple(Scaling(name, tuple(runs[x] for x in steps)) for name, steps in curves.items()),
+        unavailable,
+    )
+
+
+def _prediction_sampler(
+    model: StereoModel, backend: Backend, pair: tuple[np.ndarray, np.ndarray], setting: Setting
+) -> Sampler:
+    """Times `model.predict`, which is all that `hstereo infer` does between reading and writing."""
+    left, right = (np.ascontiguousarray(image[: setting.height, : setting.width]) for image in pair)
+    labels = LabelRange(0.0, setting.disparities)
+    model = on_device(model, backend)
+
+    def sample() -> dict[str, float]:
+        begin = time.perf_counter()
+        prediction = predict(
+            model, backend, left, right, labels=labels, iterations=setting.iterations
+        )
+        total = time.perf_counter() - begin
+        stages = {name: prediction.seconds[name] for name in COMPONENTS if name != "total"}
+        return {**stages, "total": total}
+
+    return sample
+
+
+def _sample_peer(peer: Peer) -> dict[str, float]:
+    return {"total": peer.run()}
+
+
+def _warm_up(predictions: Mapping[Setting, Sampler], on_step: OnStep) -> dict[Setting, int | None]:
+    """Compile and run everything once; returns the process's peak memory after each setting.
+
+    That figure never falls, so the small settings go first.
+    """
+    peak_bytes = {}
+    for setting in sorted(predictions, key=lambda x: x.pixels * x.disparities):
+        on_step(f"warming up: {setting}")
+        predictions[setting]()
+        peak_bytes[setting] = peak_memory()
+    return peak_bytes
+
+
+def _find_peers(
+    names: Collection[str],
+    settings: Sequence[Setting],
+    model: StereoModel,
+    backend: Backend,
+    pair: tuple[np.ndarray, np.ndarray],
+    threads: int,
+) -> tuple[dict[Setting, list[Peer]], dict[str, str]]:
+    """The peers of each setting, warm, and the reasons of those that cannot take part."""
+    peers: dict[Setting, list[Peer]] = {setting: [] for setting in settings}
+    unavailable = {}
+    if "torch" in names:
+        try:
+            # The network does not depend on the number of disparities: once is enough.
+            peers[settings[0]].append(torch_peer(model, backend, *pair, threads))
+        except PeerUnavailableError as error:
+            unavailable["torch"] = str(error)
+    if "sgbm" in names:
+        for setting, members in peers.items():
+            try:
+                members.append(sgbm_peer(*pair, setting.disparities, threads))
+            except PeerUnavailableError as error:
+                unavailable["sgbm"] = str(error)
+    for members in peers.values():
+        for peer in members:
+            peer.run()
+    return peers, unavailable

@@ -1,0 +1,314 @@
+"""`hstereo eval`: methods side by side on a data set, with the figures of the benchmarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ..datasets import NAMES, open_dataset
+from ..errors import InputError
+from ..infer import choose_backend
+from ..kernels import Backend
+from ..model import StereoModel
+from ..models.zoo import DEFAULT_MODEL, load_model
+from ..training.runfolder import RunFolder
+from .baselines import SETTINGS, OpenCvMethod
+from .components import ComponentTable, component_table
+from .methods import FileMethod, MapsMethod, Method, ModelMethod, RunOptions, VolumesMethod
+from .protocol import PROTOCOLS, Protocol
+from .results import Evaluation, Sink
+from .runner import Progress, run
+from .scenes import Scene, dataset_scenes, folder_scenes, load_files, select
+from .submission import Submission, write_submission
+
+BASELINES = (*SETTINGS, "argmax")
+_PROTOCOL_OF = {"kitti": "kitti", "middlebury": "middlebury", "synthetic": "middlebury"}
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """What to compare on a data set.
+
+    Attributes
+    ----------
+    models
+        ``NAME``, ``FILE`` or ``LABEL=FILE`` each; none: the default model, unless other methods
+        are named.
+    baselines
+        Of `BASELINES`; ``argmax`` stands for the networks of all models without their CRF.
+    maps, volumes
+        ``LABEL=DIR`` (or ``DIR``) with maps or cost volumes named like the scenes.
+    volume_scale
+        Factor of the costs in the volumes.
+    scenes, limit
+        Patterns of scene names, and how many at most.
+    run
+        How models are run.
+    """
+
+    models: tuple[str, ...] = ()
+    baselines: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    volume_scale: float = 1.0
+    scenes: tuple[str, ...] = ()
+    limit: int | None = None
+    device: str = "auto"
+    threads: int | None = None
+    run: RunOptions = field(default_factory=RunOptions)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A finished evaluation, the rules it followed, and what the data set warned about."""
+
+    evaluation: Evaluation
+    protocol: Protocol
+    warnings: tuple[str, ...] = ()
+
+
+def evaluate_dataset(
+    dataset: str,
+    roots: dict[str, str] | str | None,
+    options: EvalOptions,
+    sinks: Sequence[Sink] = (),
+    on_progress: Progress | None = None,
+) -> Comparison:
+    """Compare models, baselines and other programs' results on a data set.
+
+    Parameters
+    ----------
+    dataset
+        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``.
+    roots
+        Where it is, as for `open_dataset`.
+    options
+        What to compare.
+    sinks
+        Take maps and figures as they come.
+    on_progress
+        Hears about each run.
+    """
+    protocol = dataset_protocol(dataset)
+    methods = build_methods(options, dataset)
+    opened = open_dataset(dataset, roots)
+    scenes = select(dataset_scenes(opened), options.scenes, options.limit)
+    evaluation = run(dataset, protocol, scenes, methods, sinks, on_progress)
+    return Comparison(evaluation, protocol, opened.warnings)
+
+
+def evaluate_components(
+    dataset: str,
+    roots: dict[str, str] | str | None,
+    options: EvalOptions,
+    sinks: Sequence[Sink] = (),
+    on_progress: Progress | None = None,
+) -> tuple[Comparison, ComponentTable]:
+    """What each part of the model adds, refined and not: the paper's table of components.
+
+    ``options.models`` are run folders, or files with the stages as labels; see `component_table`.
+    """
+    protocol = dataset_protocol(dataset)
+    backend = choose_backend(options.device, options.threads)
+    table = component_table([named(value) for value in options.models], backend, options.run)
+    others = build_methods(replace(options, models=()), dataset) if options.baselines else []
+    opened = open_dataset(dataset, roots)
+    scenes = select(dataset_scenes(opened), options.scenes, options.limit)
+    methods = unique_names([*table.methods, *others])
+    evaluation = run(dataset, protocol, scenes, methods, sinks, on_progress)
+    return Comparison(evaluation, protocol, opened.warnings), table
+
+
+def evaluate_folders(
+    truth: Path,
+    options: EvalOptions,
+    masks: Path | None = None,
+    protocol: str | None = None,
+    sinks: Sequence[Sink] = (),
+    on_progress: Progress | None = None,
+) -> Comparison:
+    """Compare folders of maps (``options.maps``) with a folder of truth maps.
+
+    Parameters
+    ----------
+    truth, masks
+        See `folder_scenes`.
+    options
+        Only ``maps``, ``scenes`` and ``limit`` apply.
+    protocol
+        A key of `PROTOCOLS`; None: KITTI's rules for PNG files, Middlebury's for its folders, no
+        special rules otherwise.
+    sinks, on_progress
+        As for `evaluate_dataset`.
+    """
+    if not options.maps:
+        raise InputError("There are no maps to evaluate", "Name their folder with --pred DIR")
+    rules = PROTOCOLS[protocol or _guessed_protocol(truth)]
+    scenes = select(folder_scenes(truth, masks), options.scenes, options.limit)
+    methods = unique_names([_maps_method(value) for value in options.maps])
+    evaluation = run(str(truth), rules, scenes, methods, sinks, on_progress)
+    return Comparison(evaluation, rules)
+
+
+def evaluate_file(
+    prediction: Path,
+    truth: Path,
+    mask: Path | None = None,
+    protocol: str | None = None,
+    sinks: Sequence[Sink] = (),
+) -> Comparison:
+    """Compare one map with the truth; what is wrong with the files is raised, not collected."""
+    rules = PROTOCOLS[protocol or _guessed_file_protocol(truth)]
+    target = load_files(truth, mask)
+    scene = Scene(truth.stem, (truth.stem,), lambda: target)
+    method = FileMethod(prediction)
+    method.compute(scene, target)  # refuses unreadable files at once
+    evaluation = run(str(truth), rules, [scene], [method], sinks)
+    if evaluation.failures:
+        raise InputError(str(evaluation.failures[0].error).removesuffix("."))
+    return Comparison(evaluation, rules)
+
+
+def submit(
+    benchmark: str,
+    root: Path,
+    folder: Path,
+    options: EvalOptions,
+    on_progress: Progress | None = None,
+) -> Submission:
+    """Write the files that a benchmark wants uploaded, for the one method in ``options``."""
+    methods = build_methods(options, benchmark)
+    if len(methods) != 1:
+        raise InputError(
+            f"A submission is of one method, not of {len(methods)}",
+            "Give one --model or one --baseline",
+        )
+    return write_submission(benchmark, root, folder, methods[0], on_progress)
+
+
+def dataset_protocol(dataset: str) -> Protocol:
+    """The rules of a data set; mixtures have none in common."""
+    if dataset not in NAMES:
+        raise InputError(
+            f"There is no data set '{dataset}' to evaluate", f"Use one of {', '.join(NAMES)}"
+        )
+    return PROTOCOLS[_PROTOCOL_OF.get(dataset, "plain")]
+
+
+def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
+    """All methods that were asked for, in the order models, baselines, maps, volumes."""
+    for name in options.baselines:
+        if name not in BASELINES:
+            raise InputError(f"There is no baseline '{name}'", f"Use {', '.join(BASELINES)}")
+    only_others = options.baselines or options.maps or options.volumes
+    models = options.models or (() if only_others else (DEFAULT_MODEL,))
+    needs_network = bool(models) or "argmax" in options.baselines or bool(options.volumes)
+    backend = choose_backend(options.device, options.threads) if needs_network else None
+    methods: list[Method] = []
+    if backend is not None:
+        methods += _model_methods(models, options, backend)
+    for name in options.baselines:
+        if name != "argmax":
+            methods.append(OpenCvMethod(name, dataset, options.threads, options.run.disparities))
+        elif backend is not None:
+            methods += _argmax_methods(models or (DEFAULT_MODEL,), options, backend)
+    methods += [_maps_method(value) for value in options.maps]
+    if options.volumes and backend is not None:
+        methods += _volume_methods(
+            options, load_model_or_run(named((*models, DEFAULT_MODEL)[0])[1]), backend
+        )
+    return unique_names(methods)
+
+
+def _model_methods(
+    models: Sequence[str], options: EvalOptions, backend: Backend
+) -> list[ModelMethod]:
+    return [
+        ModelMethod(label, load_model_or_run(file), backend, options.run)
+        for label, file in map(named, models)
+    ]
+
+
+def _argmax_methods(
+    models: Sequence[str], options: EvalOptions, backend: Backend
+) -> list[ModelMethod]:
+    run_options = replace(options.run, method="argmax")
+    return [
+        ModelMethod(f"{label} argmax", load_model_or_run(file), backend, run_options, baseline=True)
+        for label, file in map(named, models)
+    ]
+
+
+def _volume_methods(
+    options: EvalOptions, model: StereoModel, backend: Backend
+) -> list[VolumesMethod]:
+    """Each folder with the CRF and, beside the baseline ``argmax``, without."""
+    ways = [("", replace(options.run, method="crf"))]
+    if "argmax" in options.baselines:
+        ways.append((" argmax", replace(options.run, method="argmax")))
+    return [
+        VolumesMethod(
+            label + suffix, existing_folder(folder), model, backend, way, options.volume_scale
+        )
+        for label, folder in map(named, options.volumes)
+        for suffix, way in ways
+    ]
+
+
+def _maps_method(value: str) -> MapsMethod:
+    label, folder = named(value)
+    return MapsMethod(label, existing_folder(folder))
+
+
+def existing_folder(name: str) -> Path:
+    """The folder, if there is one."""
+    if not Path(name).is_dir():
+        raise InputError(f"{name} is not a folder", "Give the folder that holds the files")
+    return Path(name)
+
+
+def load_model_or_run(name: str) -> StereoModel:
+    """A built-in model, a model file, or the best model of a run folder."""
+    best = RunFolder(name).best
+    return load_model(str(best) if best.is_file() else name)
+
+
+def named(value: str) -> tuple[str, str]:
+    """``LABEL=FILE`` -> label and file; without a label the name of the file.
+
+    An existing file may have a ``=`` in its name.
+    """
+    label, equals, file = value.partition("=")
+    if equals and label and file and "/" not in label and not Path(value).exists():
+        return label, file
+    path = Path(value)
+    return path.stem or str(path), value
+
+
+def unique_names(methods: Sequence[Method]) -> list[Method]:
+    """The methods, if their names tell them apart."""
+    counts = Counter(method.info.name for method in methods)
+    for name, count in counts.items():
+        if count > 1:
+            raise InputError(
+                f"{count} methods are called '{name}'",
+                f"Name them, for example 'first={name}'; the name goes before the file",
+            )
+    return list(methods)
+
+
+def _guessed_protocol(truth: Path) -> str:
+    if truth.is_dir():
+        if any(truth.glob("*/disp0GT.pfm")):
+            return "middlebury"
+        if any(truth.glob("*.png")):
+            return "kitti"
+    return "plain"
+
+
+def _guessed_file_protocol(truth: Path) -> str:
+    if truth.suffix.lower() == ".png":
+        return "kitti"
+    return "middlebury" if truth.with_name("calib.txt").is_file() else "plain"

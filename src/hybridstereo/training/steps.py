@@ -1,0 +1,169 @@
+"""One training step of each stage: a pair in, the loss and the gradients of all parameters out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..crf import EdgeWeights
+from ..datasets import StereoPair
+from ..edges import pairwise_backward, pairwise_forward, pairwise_input
+from ..features import ConvLayer, features_backward, features_forward, network_input
+from ..kernels import Backend
+from ..labels import LabelRange
+from ..model import StageClock, StereoModel, edge_weights
+from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
+
+Gradients = dict[str, np.ndarray]
+PENALTIES = ("p1", "p2")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The loss of one pair, the gradients by parameter name, and figures for the log."""
+
+    loss: float
+    gradients: Gradients
+    figures: dict[str, float]
+
+
+@dataclass(frozen=True)
+class HingeOptions:
+    """Settings of the structured hinge: weight and truncation of the task loss, iterations.
+
+    A small ``gamma`` makes flat costs a cheap solution.  A network of 7 layers, 60 steps on
+    Middlebury: the validation error went from 9.4 to 12.1 % with 0.05, to 9.0 % with 0.2 and to
+    9.3 % with 0.5.
+    """
+
+    gamma: float = 0.2
+    tau: float = 3.0
+    iterations: int = 5
+    infer_unknown: bool = False  # see `structured_hinge`
+
+
+def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:
+    """All trainable arrays by name; the penalties as arrays of one element.
+
+    The networks' arrays are the model's own, so updating them in place updates the model.
+    """
+    arrays = dict(model.to_file().tensors)
+    arrays |= {name: np.array([getattr(model.config, name)]) for name in PENALTIES}
+    return arrays
+
+
+def _named(network: str, layers: Sequence[ConvLayer]) -> Gradients:
+    named = {}
+    for index, layer in enumerate(layers):
+        named[f"{network}/{index}/weight"] = layer.weight
+        if layer.bias is not None:
+            named[f"{network}/{index}/bias"] = layer.bias
+    return named
+
+
+class _UnaryPass:
+    """Images -> unary volume, with everything that the way back needs."""
+
+    def __init__(
+        self, model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange
+    ) -> None:
+        self._layers, self._backend = model.unary, backend
+        self._disparities = labels.disparities
+        self._kept: list[list[np.ndarray]] = [[], []]
+        views = (pair.left, pair.left_statistics), (pair.right, pair.right_statistics)
+        for (image, stats), kept in zip(views, self._kept, strict=True):
+            network_in = backend.to_device(network_input(image, model.unary, stats))
+            features_forward(backend, network_in, model.unary, kept)
+        self.volume = backend.correlation_forward(*self._features, self._disparities)
+
+    @property
+    def _features(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._kept[0][-1], self._kept[1][-1]
+
+    def backward(self, ds: np.ndarray) -> Gradients:
+        """Gradients of the Unary-CNN; both images share it, so theirs add."""
+        dfeatures = self._backend.scores_backward(ds, *self._features, self._disparities)
+        left, right = (
+            _named("unary", features_backward(self._backend, gradient, kept, self._layers))
+            for gradient, kept in zip(dfeatures, self._kept, strict=True)
+        )
+        for name, gradient in left.items():
+            self._backend.add_to(gradient, right[name])
+        return left
+
+
+def unary_step(
+    model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange, soft: bool
+) -> Step:
+    """Cross-entropy of the network alone (stage ``unary``)."""
+    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
+    forward = _UnaryPass(model, backend, pair, labels)
+    loss, ds = cross_entropy(backend, forward.volume, target, soft)
+    figures = _training_error(backend, backend.argmin(forward.volume), target, labels)
+    return Step(loss, forward.backward(ds), figures)
+
+
+def structured_step(
+    model: StereoModel,
+    backend: Backend,
+    pair: StereoPair,
+    labels: LabelRange,
+    options: HingeOptions,
+    score: bool = False,
+) -> Step:
+    """Structured hinge of the whole model (stages ``joint`` and ``full``).
+
+    The Pairwise-CNN gets gradients if the model uses it.  The minimiser that the hinge needs is
+    that of the augmented problem, so the training error costs a solution of its own: ``score``
+    asks for it.
+    """
+    config = model.config
+    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
+    forward = _UnaryPass(model, backend, pair, labels)
+    kept: list[np.ndarray] = []
+    if config.edge_model == "cnn":
+        network_in = backend.to_device(
+            pairwise_input(pair.left, model.unary, model.pairwise, pair.left_statistics)
+        )
+        edges = EdgeWeights(
+            *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale, kept)
+        )
+    else:
+        edges = edge_weights(model, backend, pair.left, StageClock())
+    hinge = structured_hinge(
+        backend,
+        forward.volume,
+        edges,
+        config.penalties,
+        target,
+        options.gamma,
+        options.tau,
+        options.iterations,
+        options.infer_unknown,
+    )
+    figures = {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement}
+    if score:
+        crf = edges.wx, edges.wy, config.p1, config.p2
+        minorant, _ = backend.dual_mm(forward.volume, *crf, options.iterations)
+        figures |= _training_error(backend, backend.read_out(minorant), target, labels)
+    gradients = forward.backward(backend.softmax_backward(forward.volume, hinge.df))
+    if kept:
+        gradients |= _named(
+            "pairwise",
+            pairwise_backward(
+                backend, hinge.dwx, hinge.dwy, kept, model.pairwise, config.weight_scale
+            ),
+        )
+    gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
+    return Step(hinge.loss, gradients, figures)
+
+
+def _training_error(
+    backend: Backend, chosen: np.ndarray, target: Target, labels: LabelRange
+) -> dict[str, float]:
+    """bad1..bad4 of a labelling of the training crop, in percent, without refinement."""
+    pixels = (1, 2, 3, 4)
+    shares = bad_labels(backend, chosen, target, [x / labels.step for x in pixels])
+    return {f"bad{x}": share for x, share in zip(pixels, shares, strict=True)}

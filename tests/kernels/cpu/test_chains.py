@@ -1,0 +1,64 @@
+"""Minorants of single chains against the naive recursion, for every shape of the bisection."""
+
+from __future__ import annotations
+
+import naive
+import numpy as np
+import pytest
+
+from hybridstereo.kernels.cpu.chains import move_minorants, scratch_arrays
+
+P1, P2 = 0.15, 0.6
+ROOM = 8
+
+
+def minorant_of_chain(costs, weights, spare_rows=0):
+    """F, its optimum and the scratch rows, of which there are ``spare_rows`` too many."""
+    nodes, labels = costs.shape
+    rows, minima, pending = scratch_arrays(nodes, labels, costs.dtype)
+    rows = np.pad(rows, [(0, spare_rows), (0, 0)], constant_values=np.inf)
+    minima = np.pad(minima, [(0, spare_rows)])
+    out, optimum = np.full_like(costs, np.nan), np.empty(1)
+    number = costs.dtype.type
+    move_minorants(
+        costs, costs, out, weights, np.empty(0, np.int32), 0, 1, nodes, nodes, 1,
+        number(P1), number(P2), True, rows, minima, pending, optimum,
+    )  # fmt: skip
+    return out, optimum[0], rows
+
+
+@pytest.mark.parametrize("nodes", [*range(1, 41), 63, 64, 65, 100])
+@pytest.mark.parametrize("labels", [1, 3, 17])
+def test_minorant_equals_naive_recursion(rng, nodes, labels):
+    costs, weights = -rng.random((nodes, labels)), 0.5 * rng.random(nodes)
+    found, optimum, _ = minorant_of_chain(costs, weights)
+    expected = naive.chain_minorant(costs, weights[:-1], P1, P2)
+    np.testing.assert_allclose(found, expected, atol=1e-13)
+    assert optimum == pytest.approx(expected.min(axis=1).sum(), rel=1e-13)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 127, 128, 129, 1023, 1024, 1025, 1242, 2049])
+def test_bisection_stays_within_its_scratch_rows(rng, nodes):
+    costs, weights = -rng.random((nodes, 2)), 0.5 * rng.random(nodes)
+    _, optimum, rows = minorant_of_chain(costs, weights, spare_rows=ROOM)
+    assert np.isinf(rows[-ROOM:]).all()
+    # The margins are what the stencil reads beside the first and last label.
+    assert np.isinf(rows[:, 0]).all()
+    assert np.isinf(rows[:, -1]).all()
+    assert optimum == pytest.approx(naive.viterbi_chain(costs, weights[:-1], P1, P2)[1], rel=1e-12)
+
+
+def test_other_chains_are_left_alone(rng):
+    """Chains [1, 3) of five columns; what lies between them belongs to others."""
+    f = -rng.random((4 * 5, 3))
+    out, optima = np.full_like(f, np.nan), np.full(5, np.nan)
+    move_minorants(
+        f, f, out, np.full(20, 0.3), np.empty(0, np.int32), 1, 3, 4, 1, 5,
+        np.float64(P1), np.float64(P2), True, *scratch_arrays(4, 3, f.dtype), optima,
+    )  # fmt: skip
+    written = ~np.isnan(out.reshape(4, 5, 3)).any(axis=2)
+    np.testing.assert_array_equal(written, np.tile([False, True, True, False, False], (4, 1)))
+    np.testing.assert_array_equal(~np.isnan(optima), written[0])
+    column = np.ascontiguousarray(f.reshape(4, 5, 3)[:, 2])
+    expected = naive.chain_minorant(column, np.full(3, 0.3), P1, P2)
+    np.testing.assert_allclose(out.reshape(4, 5, 3)[:, 2], expected, atol=1e-13)

@@ -1,0 +1,30 @@
+"""Small random networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hybridstereo.features import ConvLayer
+
+
+def network(rng, layers, filters=6, inputs=3):
+    stack = []
+    for index in range(layers):
+        size = 3 if index == 0 else 2
+        shape = (filters, inputs if index == 0 else filters, size, size)
+        weight = rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))
+        stack.append(
+            ConvLayer(weight.astype(np.float32), rng.standard_normal(filters).astype(np.float32))
+        )
+    return stack
+
+
+def as_pairs(layers):
+    return [(layer.weight, layer.bias) for layer in layers]
+
+
+def pairwise_network(rng, filters=5):
+    shapes = [(filters, 3, 3, 3), (filters, filters, 3, 3), (2, filters, 1, 1)]
+    weights = [rng.standard_normal(shape).astype(np.float32) / 4 for shape in shapes]
+    biases = [rng.standard_normal(filters).astype(np.float32) for _ in range(2)]
+    return [ConvLayer(w, b) for w, b in zip(weights, [*biases, None], strict=True)]

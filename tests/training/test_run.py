@@ -1,0 +1,282 @@
+"""Training runs: stages, the run folder, resuming, interruptions, bad data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from hybridstereo import memory
+from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
+from hybridstereo.io.weights import read_weights
+from hybridstereo.model import with_config
+from hybridstereo.models.zoo import load_model, save_model
+from hybridstereo.synthetic import SceneOptions
+from hybridstereo.synthetic.write import synthesize
+from hybridstereo.training import stages
+from hybridstereo.training.run import TrainOptions, options_from_config, train
+from hybridstereo.training.runfolder import RunFolder
+from hybridstereo.training.stages import Budget, Reporter, TrainingDivergedError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Five tiny scenes in the Middlebury layout."""
+    folder = tmp_path_factory.mktemp("scenes")
+    synthesize(folder, 5, 3, SceneOptions(height=40, width=56, max_disparity=11, objects=4))
+    return str(folder)
+
+
+@pytest.fixture
+def options(scenes):
+    return TrainOptions(
+        "middlebury",
+        scenes,
+        layers=2,
+        filters=6,
+        steps=6,
+        crop=(24, 32),
+        validate_every=3,
+        checkpoint_every=2,
+        iterations=2,
+        val_fraction=0.4,
+    )
+
+
+def weights_of(path) -> dict[str, bytes]:
+    stored = read_weights(path)
+    numbers = {k: str(v).encode() for k, v in stored.config.items() if "position" not in k}
+    return numbers | {name: array.tobytes() for name, array in stored.tensors.items()}
+
+
+def test_all_stages_fill_the_run_folder(options, tmp_path):
+    model = train(options, tmp_path / "run")
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert files >= {
+        "config.json", "log.jsonl", "best.h5", "last.h5", "curves.png", "crf_grid.json",
+        "unary.h5", "crf.h5", "joint.h5", "full.h5",
+    }  # fmt: skip
+    assert model.config.edge_model == "cnn"
+    assert model.config.method == "crf"
+    assert model.pairwise
+    assert options_from_config(json.loads((tmp_path / "run/config.json").read_text())) == options
+    entries = RunFolder(tmp_path / "run").entries()
+    steps = [e for e in entries if e["kind"] == "step"]
+    assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["full"]
+    assert {"cross_entropy", "bad1", "gradient_norm_unary", "lr", "p1", "p2", "seconds"} <= set(
+        steps[0]
+    )
+    assert {"hinge", "task_loss", "disagreement", "gradient_norm_pairwise"} <= set(steps[-1])
+    validations = [e for e in entries if e["kind"] == "validation"]
+    assert {e["stage"] for e in validations} == {"unary", "crf", "joint", "full"}
+    assert {"bad1", "bad2", "bad3", "bad4", "d1"} <= set(validations[0])
+    grid = json.loads((tmp_path / "run/crf_grid.json").read_text())
+    assert len(grid) > 30
+    best = min(row["bad1"] for row in grid)
+    assert load_model(str(tmp_path / "run/crf.h5")).config.alpha in {
+        row["alpha"] for row in grid if row["bad1"] == best
+    }
+
+
+def test_stages_change_what_they_should(options, tmp_path):
+    train(options, tmp_path / "run")
+    unary, crf, joint, full = (
+        load_model(str(tmp_path / "run" / f"{name}.h5"))
+        for name in ("unary", "crf", "joint", "full")
+    )
+    np.testing.assert_array_equal(unary.unary[0].weight, crf.unary[0].weight)
+    assert not joint.pairwise
+    assert joint.config.edge_model == "contrast"
+    assert full.config.edge_model == "cnn"
+    assert full.config.weight_scale == 1.0
+    start = stages.new_model(2, 6, False, 0, 2)
+    assert not np.array_equal(start.unary[0].weight, unary.unary[0].weight)
+
+
+def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+    with pytest.raises(OutOfMemoryError, match=r"A training step on .* Use --crop"):
+        train(replace(options, stage="unary"), tmp_path / "run")
+
+
+def test_deep_networks_learn_more_slowly_unless_told_otherwise(options):
+    rates = {layers: replace(options, lr=None).sgd("unary", layers).lr for layers in (3, 4, 5, 7)}
+    assert rates == {3: 0.1, 4: 0.1, 5: 0.015, 7: 0.015}
+    assert replace(options, lr=None).sgd("joint", 7).lr == 0.02
+    assert replace(options, lr=0.2).sgd("unary", 7).lr == 0.2
+
+
+def test_same_seed_same_bits_other_seed_others(options, tmp_path):
+    options = replace(options, stage="unary")
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(replace(options, seed=seed), tmp_path / name)
+    assert weights_of(tmp_path / "a/best.h5") == weights_of(tmp_path / "b/best.h5")
+    assert weights_of(tmp_path / "a/best.h5") != weights_of(tmp_path / "c/best.h5")
+
+
+def test_a_trained_network_becomes_deeper_and_loses_its_description(options, tmp_path):
+    options = replace(options, stage="unary", steps=2)
+    small = with_config(train(options, tmp_path / "a"), description="d", validation="5 %")
+    save_model(tmp_path / "small.h5", small)
+    init = str(tmp_path / "small.h5")
+    same = train(replace(options, init=init, layers=None), tmp_path / "b")
+    deep = train(replace(options, init=init, layers=4), tmp_path / "c")
+    assert (len(same.unary), len(deep.unary)) == (2, 4)
+    assert (deep.config.description, deep.config.validation) == ("", "")
+
+
+def test_a_batch_side_by_side_is_a_batch_one_by_one(options, tmp_path):
+    options = replace(options, stage="unary", batch=3)
+    many, one = (train(options, tmp_path / str(x), threads=x) for x in (None, 1))
+    for a, b in zip(many.unary, one.unary, strict=True):
+        np.testing.assert_allclose(a.weight, b.weight, rtol=1e-4, atol=1e-6)
+
+
+class Interrupter(Reporter):
+    """Presses Ctrl-C after some steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def step(self, *args) -> None:
+        self.steps -= 1
+        if self.steps == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@pytest.mark.parametrize("after", [1, 5, 8, 14])
+def test_interrupted_and_resumed_run_equals_uninterrupted(options, tmp_path, after):
+    train(options, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(options, tmp_path / "parts", reporter=Interrupter(after))
+    train(None, tmp_path / "parts")
+    for name in ("best.h5", "last.h5", "unary.h5", "joint.h5", "full.h5"):
+        assert weights_of(tmp_path / "whole" / name) == weights_of(tmp_path / "parts" / name), name
+    logs = [RunFolder(tmp_path / name).entries() for name in ("whole", "parts")]
+    for first, second in zip(*logs, strict=True):
+        first.pop("seconds")
+        second.pop("seconds")
+        assert first == second
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_killed_run_resumes_to_the_same_bytes(options, tmp_path):
+    """kill -9 at several moments; nothing but the files on disk survives."""
+    options = replace(options, steps=40, stage="unary", checkpoint_every=3)
+    train(options, tmp_path / "whole")
+    code = f"""
+from hybridstereo.training.run import TrainOptions, options_from_config, train
+import sys
+resume = sys.argv[1] == "resume"
+train(None if resume else options_from_config({asdict(options)!r}), {str(tmp_path / "parts")!r})
+"""
+    log = tmp_path / "parts" / "log.jsonl"
+    killed_at = []
+    for lines in (4, 13, 25):
+        process = subprocess.Popen([sys.executable, "-c", code, "resume" if killed_at else "start"])
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if log.exists() and log.read_bytes().count(b"\n") >= lines:
+                break
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        killed_at.append(lines)
+    train(None, tmp_path / "parts")
+    for name in ("best.h5", "last.h5", "unary.h5"):
+        assert weights_of(tmp_path / "whole" / name) == weights_of(tmp_path / "parts" / name), name
+
+
+def test_finished_run_resumes_to_itself(options, tmp_path):
+    options = replace(options, stage="unary")
+    train(options, tmp_path / "run")
+    before = weights_of(tmp_path / "run/best.h5")
+    train(None, tmp_path / "run")
+    assert weights_of(tmp_path / "run/best.h5") == before
+
+
+def test_divergence_keeps_the_last_good_checkpoint(options, tmp_path, monkeypatch):
+    real = stages.unary_step
+    calls = []
+
+    def poisoned(*args):
+        calls.append(1)
+        step = real(*args)
+        return replace(step, loss=float("nan")) if len(calls) == 5 else step
+
+    monkeypatch.setattr(stages, "unary_step", poisoned)
+    with pytest.raises(TrainingDivergedError, match=r"diverged at step 4.*smaller --lr"):
+        train(replace(options, stage="unary"), tmp_path / "run")
+    stored = read_weights(tmp_path / "run/last.h5")
+    assert stored.config["position_step"] == 4
+
+
+def test_run_folder_is_not_overwritten(options, tmp_path):
+    options = replace(options, stage="unary")
+    train(options, tmp_path / "run")
+    with pytest.raises(OutputError, match="--resume"):
+        train(options, tmp_path / "run")
+
+
+def test_resume_without_a_run(tmp_path):
+    with pytest.raises(InputError, match="no training run"):
+        train(None, tmp_path / "nothing")
+
+
+def test_later_stage_needs_a_start(options, tmp_path):
+    with pytest.raises(InputError, match="--init"):
+        train(replace(options, stage="joint"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_later_stage_from_a_model(options, tmp_path):
+    train(replace(options, stage="unary"), tmp_path / "a")
+    init = str(tmp_path / "a/best.h5")
+    model = train(replace(options, stage="joint", init=init, steps=2), tmp_path / "b")
+    assert model.config.method == "crf"
+
+
+def test_config_of_another_version():
+    with pytest.raises(InputError, match="another version"):
+        options_from_config({"dataset": "kitti", "colour": "blue"})
+
+
+def test_missing_data_set(tmp_path):
+    with pytest.raises(InputError, match=r"image_2"):
+        train(TrainOptions("kitti", str(tmp_path)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_budget_ends_with_what_comes_first():
+    position = stages.Position("unary", step=5, seconds=30.0)
+    assert Budget(10, None).progress(position) == 0.5
+    assert Budget(10, 40.0).progress(position) == 0.75
+    assert Budget(None, 20.0).progress(position) == 1.0
+
+
+def test_minutes_are_shared_between_stages():
+    options = TrainOptions("synthetic", minutes=10.0)
+    seconds = [options.budget(stage, 100).seconds for stage in options.stages if stage != "crf"]
+    assert sum(seconds) == pytest.approx(600)
+    assert replace(options, stage="unary").budget("unary", 100).seconds == pytest.approx(600)
+
+
+def test_epochs_and_steps():
+    assert TrainOptions("x", epochs=2.0, batch=4).budget("unary", 30) == Budget(15, None)
+    assert TrainOptions("x", epochs=2.0, steps=7).budget("unary", 30) == Budget(7, None)
+
+
+def test_batch_is_the_mean_of_its_pairs(options, tmp_path):
+    model = train(replace(options, stage="unary", batch=3, steps=2), tmp_path / "run")
+    assert all(np.isfinite(layer.weight).all() for layer in model.unary)

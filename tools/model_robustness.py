@@ -1,0 +1,78 @@
+"""How the models stand views that differ: python tools/model_robustness.py DATA
+
+The scenes of Middlebury v3 that were kept back, with the right view as recorded, exposed for a
+shorter or a longer time, and lit from the side. DATA is the folder that tools/train_models.sh was
+given; the table of docs/results.md goes to standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from mdtable import markdown_table
+from publish_models import BASELINE, FIGURES, FOLDERS, kept_scenes
+
+from hybridstereo.datasets import open_dataset
+from hybridstereo.evaluation.compare import EvalOptions, build_methods
+from hybridstereo.evaluation.protocol import PROTOCOLS
+from hybridstereo.evaluation.runner import run
+from hybridstereo.evaluation.scenes import Scene, Target, dataset_scenes, select
+from hybridstereo.synthetic import quantised
+
+DATASET = "middlebury"
+MODELS = ("general", "general-fast", "middlebury", "middlebury-fast")
+
+Change = Callable[[np.ndarray], np.ndarray]
+
+
+def exposed(view: np.ndarray, light: float | np.ndarray) -> np.ndarray:
+    """The view (H, W, 3) with so many times the light, as an 8-bit camera records it."""
+    return quantised(np.clip(view * light, 0.0, 1.0)).astype(np.float32) / 255
+
+
+def lit_from_the_right(view: np.ndarray) -> np.ndarray:
+    """From half the light at the left margin to one and a half at the right one."""
+    return exposed(view, np.linspace(0.5, 1.5, view.shape[1], dtype=np.float32)[None, :, None])
+
+
+CHANGES: dict[str, Change] = {
+    "as recorded": lambda view: view,
+    "0.35 times the light": partial(exposed, light=0.35),
+    "1.8 times the light, clipped": partial(exposed, light=1.8),
+    "lit from the right": lit_from_the_right,
+}
+
+
+def changed(scene: Scene, change: Change) -> Scene:
+    """The scene with another right view."""
+
+    def load() -> Target:
+        target = scene.load()
+        _, right = target.images()
+        return replace(target, right=change(right))
+
+    return replace(scene, load=load)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    root = str(parser.parse_args().data / FOLDERS[DATASET])
+    scenes = select(dataset_scenes(open_dataset(DATASET, root)), kept_scenes()[DATASET], None)
+    methods = build_methods(EvalOptions(models=MODELS, baselines=(BASELINE,)), DATASET)
+    figure, rows = FIGURES[DATASET], []
+    for name, change in CHANGES.items():
+        disturbed = [changed(scene, change) for scene in scenes]
+        means = run(DATASET, PROTOCOLS[DATASET], disturbed, methods).means
+        rows.append([name, *(f"{means[method.info.name][figure]:.2f}" for method in methods)])
+    print(markdown_table(["right view", *(method.info.name for method in methods)], rows))
+
+
+if __name__ == "__main__":
+    main()
