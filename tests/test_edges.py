@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from support.networks import as_pairs, network, pairwise_network
 
-from hybridstereo.edges import pairwise_forward, pairwise_input
+from hybridstereo.edges import EdgeModel, edges_forward, edges_input
 
 
 @pytest.mark.parametrize("unary_layers", [1, 3, 7])
@@ -13,7 +13,9 @@ from hybridstereo.edges import pairwise_forward, pairwise_input
 def test_weights_equal_naive(backend, rng, unary_layers, shape):
     image = rng.random((*shape, 3)).astype(np.float32)
     unary, layers = network(rng, unary_layers), pairwise_network(rng)
-    wx, wy = pairwise_forward(backend, pairwise_input(image, unary, layers), layers, 0.7)
+    model = EdgeModel("cnn", 0.7, 20.0, 0.9, layers, unary)
+    edges = edges_forward(backend, edges_input(image, model), model)
+    wx, wy = edges.wx, edges.wy
     padding = naive.unary_padding(as_pairs(unary))
     expected_wx, expected_wy = naive.pairwise_cnn_weights(image, as_pairs(layers), 0.7, padding)
     # The last column of wx and the last row of wy belong to no edge.
@@ -23,10 +25,11 @@ def test_weights_equal_naive(backend, rng, unary_layers, shape):
 
 
 def test_crop_of_the_deeper_padding_is_the_same(rng):
-    """SPEC 5b: for 7 layers crop 2 px off the 4 px padding, statistics included."""
+    """docs/model.md 5b: for 7 layers crop 2 px off the 4 px padding, statistics included."""
     from hybridstereo.features import network_input
 
     image = rng.random((9, 8, 3)).astype(np.float32)
     unary = network(rng, 7)
     cropped = network_input(image, unary)[2:-2, 2:-2]
-    np.testing.assert_array_equal(pairwise_input(image, unary, pairwise_network(rng)), cropped)
+    model = EdgeModel("cnn", 1.0, 20.0, 0.9, pairwise_network(rng), unary)
+    np.testing.assert_array_equal(edges_input(image, model), cropped)

@@ -1,4 +1,4 @@
-"""Unary volume + edge weights -> labelling, lower bound and energy (paper, sec. 4; SPEC 6)."""
+"""Matching costs + edge weights -> labelling and lower bound (paper, sec. 4; docs/model.md 6)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .kernels import Backend
-
-
-@dataclass(frozen=True)
-class EdgeWeights:
-    """Weights (H, W) of the edges to the right (``wx``) and to the lower neighbour (``wy``)."""
-
-    wx: np.ndarray
-    wy: np.ndarray
+from .edges import EdgeWeights
+from .kernels import Array, Backend
 
 
 @dataclass(frozen=True)
@@ -31,28 +24,45 @@ class CrfSolution:
 
     Attributes
     ----------
-    labels
+    label_map
         int32 (H, W), read out of the minorant.
     minorant
         (H, W, K), the minorant of the last column sweep.
     bounds
         Lower bound on the energy after every sweep, rows and columns alternating.
-    energy
-        Energy of ``labels``.
+    row_label_map
+        int32 (H, W), read out of the last row sweep; None unless asked for.
     """
 
-    labels: np.ndarray
-    minorant: np.ndarray
+    label_map: Array
+    minorant: Array
     bounds: np.ndarray
-    energy: float
+    row_label_map: Array | None = None
 
 
 def solve(
-    backend: Backend, volume: np.ndarray, edges: EdgeWeights, penalties: Penalties, iterations: int
+    backend: Backend,
+    costs: Array,
+    edges: EdgeWeights,
+    penalties: Penalties,
+    iterations: int,
+    with_rows: bool = False,
 ) -> CrfSolution:
-    """Minimise the CRF with ``iterations`` row and column sweeps of Dual_MM."""
-    p1, p2 = penalties.p1, penalties.p2
-    minorant, bounds = backend.dual_mm(volume, edges.wx, edges.wy, p1, p2, iterations)
-    labels = backend.read_out(minorant)
-    energy = backend.energy(volume, edges.wx, edges.wy, p1, p2, labels)
-    return CrfSolution(labels, minorant, bounds, energy)
+    """Minimise the CRF with ``iterations`` row and column sweeps of Dual_MM.
+
+    ``costs`` (H, W, K) may be matching costs or, in training, loss-augmented ones.  ``with_rows``
+    asks for the labelling of the rows as well: where it differs from that of the columns, the
+    relaxation is not tight.
+    """
+    rows = backend.empty(costs.shape[:2], np.int32) if with_rows else None
+    minorant, bounds = backend.dual_mm(
+        costs, edges.wx, edges.wy, penalties.p1, penalties.p2, iterations, rows
+    )
+    return CrfSolution(backend.read_out(minorant), minorant, bounds, rows)
+
+
+def energy(
+    backend: Backend, costs: Array, edges: EdgeWeights, penalties: Penalties, label_map: Array
+) -> float:
+    """Energy of a labelling: its costs and the penalties of its jumps (docs/model.md 5c)."""
+    return backend.energy(costs, edges.wx, edges.wy, penalties.p1, penalties.p2, label_map)

@@ -1,8 +1,10 @@
-"""Left image -> edge weights of the CRF: contrast model or Pairwise-CNN (paper, sec. 3; SPEC 5)."""
+"""Left image -> edge weights of the CRF: contrast or Pairwise-CNN (paper, sec. 3; model.md 5)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -16,51 +18,77 @@ from .features import (
     padding_of,
     statistics,
 )
-from .kernels import Backend
+from .kernels import Array, Backend
 
 
-def pairwise_input(
-    image: np.ndarray,
-    unary: Sequence[ConvLayer],
-    pairwise: Sequence[ConvLayer],
-    stats: Statistics | None = None,
-) -> np.ndarray:
-    """The left image as the Pairwise-CNN sees it.
+@dataclass(frozen=True)
+class EdgeWeights:
+    """Weights (H, W) of the edges to the right (``wx``) and to the lower neighbour (``wy``)."""
 
-    It is normalised with the statistics of the Unary-CNN's input, whose padding is wider for
-    deeper networks (SPEC 5b), unless others are given.
+    wx: Array
+    wy: Array
+
+
+@dataclass(frozen=True)
+class EdgeModel:
+    """How edge weights are made.
+
+    Attributes
+    ----------
+    kind
+        From image ``contrast``, or by the Pairwise-``cnn``.
+    scale
+        Factor of all weights.
+    alpha, beta
+        Shape of the contrast function.
+    layers
+        The Pairwise-CNN; empty for contrast weights.
+    unary
+        The Unary-CNN: the Pairwise-CNN sees the image normalised with the statistics of *its*
+        input, whose padding is wider for deeper networks (docs/model.md 5b).
     """
+
+    kind: Literal["contrast", "cnn"]
+    scale: float
+    alpha: float
+    beta: float
+    layers: Sequence[ConvLayer]
+    unary: Sequence[ConvLayer]
+
+
+def edges_input(image: np.ndarray, model: EdgeModel, stats: Statistics | None = None) -> np.ndarray:
+    """The left image (H, W, 3) as the edge model takes it.
+
+    The contrast function takes the image itself.  The Pairwise-CNN takes it padded and normalised;
+    the statistics are those of the image unless it is a part of another one whose are given.
+    """
+    if model.kind == "contrast":
+        return image
     if stats is None:
-        stats = statistics(pad(image, padding_of(unary)))
-    return normalise(pad(image, padding_of(pairwise)), stats)
+        stats = statistics(pad(image, padding_of(model.unary)))
+    return normalise(pad(image, padding_of(model.layers)), stats)
 
 
-def pairwise_forward(
-    backend: Backend,
-    network_in: np.ndarray,
-    layers: Sequence[ConvLayer],
-    scale: float,
-    keep: list[np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The Pairwise-CNN: tanh between layers, the last one linear, then ``scale * |.|``.
+def edges_forward(
+    backend: Backend, edges_in: Array, model: EdgeModel, keep: list[Array] | None = None
+) -> EdgeWeights:
+    """Edge weights from what `edges_input` gives.
 
-    Returns
-    -------
-    wx, wy
-        Weights (H, W) of the edges to the right (channel 0) and to the lower neighbour (channel 1).
+    Contrast: ``scale * exp(-alpha |dI|^beta)``.  Pairwise-CNN: tanh between layers, the last one
+    linear, then ``scale * |.|``, channel 0 for ``wx`` and channel 1 for ``wy``.  ``keep`` collects
+    what `edges_backward` needs: nothing for contrast weights, which have no trained parameters.
     """
-    linear = network_forward(backend, network_in, layers, False, keep)
-    return backend.magnitude_forward(linear, scale)
+    if model.kind == "contrast":
+        return EdgeWeights(
+            *backend.contrast_weights(edges_in, model.scale, model.alpha, model.beta)
+        )
+    linear = network_forward(backend, edges_in, model.layers, False, keep)
+    return EdgeWeights(*backend.magnitude_forward(linear, model.scale))
 
 
-def pairwise_backward(
-    backend: Backend,
-    dwx: np.ndarray,
-    dwy: np.ndarray,
-    kept: Sequence[np.ndarray],
-    layers: Sequence[ConvLayer],
-    scale: float,
+def edges_backward(
+    backend: Backend, dwx: Array, dwy: Array, kept: Sequence[Array], model: EdgeModel
 ) -> list[ConvLayer]:
     """Gradients of the Pairwise-CNN's parameters from those of the edge weights (H, W)."""
-    dlinear = backend.magnitude_backward(dwx, dwy, kept[-1], scale)
-    return network_backward(backend, dlinear, kept, layers, False)
+    dlinear = backend.magnitude_backward(dwx, dwy, kept[-1], model.scale)
+    return network_backward(backend, dlinear, kept, model.layers, False)

@@ -1,10 +1,13 @@
-"""The labels of the CRF and the disparities they stand for."""
+"""The labels of the CRF, the disparities they stand for, and which labels a pair gets."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+
+from .errors import InputError
 
 # The published program's limit; only `paper_rounding` keeps it.
 _PAPER_MAX_LABELS = 256
@@ -12,11 +15,28 @@ _PAPER_MAX_LABELS = 256
 
 @dataclass(frozen=True)
 class LabelRange:
-    """Label ``k`` of ``count`` stands for the disparity ``minimum + k * step``, in pixels."""
+    """Label ``k`` of ``count`` stands for the disparity ``minimum + k * step``, in pixels.
+
+    Examples
+    --------
+    >>> labels = LabelRange(-2.0, 5, step=0.5)
+    >>> labels.maximum
+    0.0
+    >>> labels.disparities.tolist()
+    [-2.0, -1.5, -1.0, -0.5, 0.0]
+    """
 
     minimum: float
     count: int
     step: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.minimum):
+            raise InputError(f"The smallest disparity is {self.minimum}", "Give a finite number")
+        if self.count < 1:
+            raise InputError(f"The number of labels is {self.count}", "Give at least 1")
+        if not 0.0 < self.step < math.inf:
+            raise InputError(f"The step between labels is {self.step}", "Give a positive number")
 
     @property
     def maximum(self) -> float:
@@ -28,15 +48,69 @@ class LabelRange:
         """The disparity of every label, float64 (count,)."""
         return self.minimum + self.step * np.arange(self.count)
 
-    def to_disparity(self, labels: np.ndarray) -> np.ndarray:
+    def to_disparity(self, label_map: np.ndarray) -> np.ndarray:
         """Labels -> disparities in pixels, float32."""
-        return (self.minimum + self.step * labels).astype(np.float32)
+        return (self.minimum + self.step * label_map).astype(np.float32)
 
     def paper_rounding(self) -> LabelRange:
         """The count rounded up to a power of two, at most 256, as the published program does.
 
-        The number of labels changes the softmax slightly and thus the result (SPEC 4): this is
-        for comparisons with published figures.
+        The number of labels changes the softmax slightly and thus the result (docs/model.md 4):
+        this is for comparisons with published figures.
         """
         rounded = 1 << (self.count - 1).bit_length()
         return LabelRange(self.minimum, min(_PAPER_MAX_LABELS, rounded), self.step)
+
+
+def labels_for(
+    default: LabelRange,
+    *,
+    disparities: int | None = None,
+    min_disparity: float | None = None,
+    step: float | None = None,
+    paper_labels: bool = False,
+    search_range: int | None = None,
+    width: int | None = None,
+) -> LabelRange:
+    """The labels of a pair: the one policy of inference, evaluation and training.
+
+    The number asked for is taken exactly.  Otherwise the labels cover what the pair's data set
+    says to search, or else the span of the model's default, at most the width of the image: no
+    pixel could have a larger disparity, and the labels would only cost time.
+
+    Parameters
+    ----------
+    default
+        The model's labels; its minimum and step hold unless others are given.
+    disparities, min_disparity, step
+        Number of labels, smallest disparity and pixels between labels, as asked for.
+    paper_labels
+        Round the number of labels as the published program does.
+    search_range
+        How many whole disparities from 0 the data set says to search; None if it says nothing.
+    width
+        Of the image, in pixels; None if unknown.
+
+    Examples
+    --------
+    >>> labels_for(LabelRange(0.0, 128), disparities=48).count
+    48
+    >>> labels_for(LabelRange(0.0, 128), width=100).count
+    100
+    >>> labels_for(LabelRange(0.0, 128), search_range=70, width=100).count
+    70
+    """
+    minimum = default.minimum if min_disparity is None else float(min_disparity)
+    pitch = default.step if step is None else float(step)
+    count = LabelRange(minimum, 1, pitch).count  # refuses what the lines below could not divide by
+    if disparities is not None:
+        count = disparities
+    elif search_range is not None:
+        count = max(math.ceil((search_range - min(minimum, 0.0)) / pitch), 1)
+    else:
+        span = (default.count - 1) * default.step
+        if width is not None:
+            span = min(span, max(width - 1, 0))
+        count = int(span / pitch) + 1
+    label_range = LabelRange(minimum, count, pitch)
+    return label_range.paper_rounding() if paper_labels else label_range

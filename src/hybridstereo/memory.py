@@ -42,7 +42,7 @@ def peak_memory() -> int | None:
 
 
 def inference_memory(model: StereoModel, height: int, width: int, labels: int) -> int:
-    """Bytes that `model.predict` needs at its peak, next to the interpreter itself.
+    """Bytes that `Stereo.match` needs at its peak, next to the interpreter itself.
 
     Two cost volumes while the CRF runs (unaries and working costs); before that two feature maps
     and the first volume, or, while the second image goes through the network, the features of the
@@ -56,7 +56,7 @@ def inference_memory(model: StereoModel, height: int, width: int, labels: int) -
 
 
 def device_memory(model: StereoModel, height: int, width: int, labels: int) -> int:
-    """Bytes of a GPU that `model.predict` needs at its peak.
+    """Bytes of a GPU that `Stereo.match` needs at its peak.
 
     Like `inference_memory`, but the CRF has a third volume: it cannot work in place.
     """

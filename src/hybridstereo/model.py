@@ -1,20 +1,18 @@
-"""The hybrid CNN-CRF model: its parameters and its forward pass as a sequence of stages."""
+"""The hybrid CNN-CRF model: the parameters of its networks and its configuration."""
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, cast
 
 import numpy as np
 
-from .crf import EdgeWeights, Penalties, solve
-from .edges import pairwise_forward, pairwise_input
+from .crf import Penalties
+from .edges import EdgeModel
 from .errors import ModelError
-from .features import ConvLayer, features_forward, network_input
+from .features import ConvLayer
 from .io.weights import WeightFile
 from .kernels import Backend
 from .labels import LabelRange
@@ -35,7 +33,7 @@ class ModelConfig:
     edge_model
         Where edge weights come from: image ``contrast`` or the Pairwise-``cnn``.
     weight_scale, alpha, beta
-        Factor of all edge weights and shape of the contrast function (SPEC 5).
+        Factor of all edge weights and shape of the contrast function (docs/model.md 5a).
     p1, p2
         Jump penalties of the CRF.
     iterations
@@ -69,7 +67,7 @@ class ModelConfig:
     licence: str = ""
 
     @property
-    def labels(self) -> LabelRange:
+    def label_range(self) -> LabelRange:
         """The default labels."""
         return LabelRange(self.min_disparity, self.disparities, self.step)
 
@@ -101,6 +99,20 @@ class StereoModel:
             raise ModelError("The configuration asks for a Pairwise-CNN but there are no weights")
         if self.pairwise and self.pairwise[-1].weight.shape[0] != 2:
             raise ModelError("The last layer of the Pairwise-CNN must have 2 outputs, wx and wy")
+
+    @property
+    def dtype(self) -> np.dtype:
+        """What the networks compute in: float32, or float64 where a test asks for precision."""
+        return self.unary[0].weight.dtype
+
+    @property
+    def edges(self) -> EdgeModel:
+        """How edge weights are made, for `hybridstereo.edges`."""
+        config = self.config
+        kind = cast(Literal["contrast", "cnn"], config.edge_model)
+        return EdgeModel(
+            kind, config.weight_scale, config.alpha, config.beta, self.pairwise, self.unary
+        )
 
     @property
     def parameter_count(self) -> int:
@@ -190,194 +202,6 @@ def _check_config(config: ModelConfig) -> None:
         raise ModelError(f"'weight_scale' is {config.weight_scale:g}, below zero")
     if config.iterations < 1 or config.disparities < 1 or config.step <= 0:
         raise ModelError("'iterations', 'disparities' and 'step' must be positive")
-
-
-class StageClock:
-    """Wall-clock seconds of each stage, in order; tells ``on_stage`` which one begins.
-
-    ``wait`` is called before the clock is read: a GPU works on while its caller does.
-    """
-
-    def __init__(
-        self,
-        on_stage: Callable[[str], None] | None = None,
-        wait: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.seconds: dict[str, float] = {}
-        self._on_stage = on_stage
-        self._wait = wait
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time the block as a part of stage ``name``."""
-        if self._on_stage is not None:
-            self._on_stage(name)
-        begin = time.perf_counter()
-        try:
-            yield
-            self._wait()
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A disparity map (float32 (H, W), pixels) and how it came about.
-
-    ``unrefined`` holds the disparities of the labels themselves.  ``bounds`` (one per sweep) and
-    ``energy`` are None for the ``argmax`` method.
-    """
-
-    disparity: np.ndarray
-    unrefined: np.ndarray
-    labels: LabelRange
-    energy: float | None
-    bounds: np.ndarray | None
-    seconds: dict[str, float]
-
-
-def unary_volume(
-    model: StereoModel,
-    backend: Backend,
-    left: np.ndarray,
-    right: np.ndarray,
-    labels: LabelRange,
-    clock: StageClock,
-) -> np.ndarray:
-    """Images -> features -> correlation -> unary costs ``f`` (H, W, K)."""
-    with clock.stage("input"):
-        inputs = [backend.to_device(network_input(x, model.unary)) for x in (left, right)]
-    with clock.stage("unary_cnn"):
-        # Popped, so that an input is freed as soon as its features exist.
-        features = [features_forward(backend, inputs.pop(0), model.unary) for _ in range(2)]
-    with clock.stage("correlation"):
-        return backend.correlation_forward(features[0], features[1], labels.disparities)
-
-
-def edge_weights(
-    model: StereoModel, backend: Backend, left: np.ndarray, clock: StageClock
-) -> EdgeWeights:
-    """Left image -> edge weights, by contrast or by the Pairwise-CNN."""
-    config = model.config
-    if config.edge_model == "contrast":
-        with clock.stage("contrast"):
-            return EdgeWeights(
-                *backend.contrast_weights(left, config.weight_scale, config.alpha, config.beta)
-            )
-    with clock.stage("input"):
-        network_in = backend.to_device(pairwise_input(left, model.unary, model.pairwise))
-    with clock.stage("pairwise_cnn"):
-        return EdgeWeights(
-            *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class VolumePrediction:
-    """A prediction, and the costs that it was read out of.
-
-    ``minorant`` (H, W, K) is the volume after the CRF, on the device of the backend; None for the
-    ``argmax`` method.
-    """
-
-    prediction: Prediction
-    minorant: Any
-
-
-def predict_from_volume(
-    model: StereoModel,
-    backend: Backend,
-    left: np.ndarray,
-    costs: Any,
-    labels: LabelRange,
-    *,
-    method: str | None = None,
-    iterations: int | None = None,
-    refine: bool | None = None,
-    clock: StageClock | None = None,
-) -> VolumePrediction:
-    """Disparity map of an image, given its matching costs, whichever matcher they come from.
-
-    Parameters
-    ----------
-    model
-        Gives edge weights (by contrast or its Pairwise-CNN), penalties and defaults; its Unary-CNN
-        is not used.
-    backend
-        Where to compute.
-    left
-        RGB image (H, W, 3), float32 in [0, 1].
-    costs
-        (H, W, K) float32, all finite, low is good: a NumPy array, or an array of the backend.
-    labels
-        What the K labels stand for.
-    method, iterations, refine
-        As for `model.predict`.
-    clock
-        Takes the time of the stages.
-    """
-    config = model.config
-    method = method or config.method
-    refine = method == "crf" if refine is None else refine
-    clock = clock or StageClock(wait=backend.synchronize)
-    if isinstance(costs, np.ndarray):
-        costs = backend.to_device(costs)
-    energy = bounds = minorant = None
-    if method == "crf":
-        edges = edge_weights(model, backend, left, clock)
-        with clock.stage("crf"):
-            solution = solve(
-                backend, costs, edges, config.penalties, iterations or config.iterations
-            )
-        energy, bounds, chosen = solution.energy, solution.bounds, solution.labels
-        minorant = solution.minorant
-    else:
-        with clock.stage("argmax"):
-            chosen = backend.argmin(costs)
-    unrefined = disparity = labels.to_disparity(backend.to_host(chosen))
-    if refine:
-        with clock.stage("refinement"):
-            source = costs if minorant is None else minorant
-            disparity = unrefined + backend.to_host(backend.refine(source, chosen, labels.step))
-    prediction = Prediction(disparity, unrefined, labels, energy, bounds, clock.seconds)
-    return VolumePrediction(prediction, minorant)
-
-
-def predict(
-    model: StereoModel,
-    backend: Backend,
-    left: np.ndarray,
-    right: np.ndarray,
-    *,
-    labels: LabelRange | None = None,
-    method: str | None = None,
-    iterations: int | None = None,
-    refine: bool | None = None,
-    on_stage: Callable[[str], None] | None = None,
-) -> Prediction:
-    """Disparity map of the left image of a rectified pair.
-
-    Parameters
-    ----------
-    model, backend
-        What to compute and where (`hybridstereo.kernels.select`).
-    left, right
-        RGB images (H, W, 3), float32 in [0, 1].
-    labels, method, iterations
-        Default to the model's configuration.
-    refine
-        Sub-label refinement (SPEC 7); by default with ``crf`` only, as in the paper.
-    on_stage
-        Called with the name of each stage when it begins.
-    """
-    labels = labels or model.config.labels
-    clock = StageClock(on_stage, backend.synchronize)
-    volume = unary_volume(model, backend, left, right, labels, clock)
-    found = predict_from_volume(
-        model, backend, left, volume, labels,
-        method=method, iterations=iterations, refine=refine, clock=clock,
-    )  # fmt: skip
-    return found.prediction
 
 
 def _moved(model: StereoModel, move: Callable[[Any], Any]) -> StereoModel:

@@ -183,7 +183,7 @@ def test_out_of_memory_in_the_middle(capsys, pair, tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise MemoryError
 
-    monkeypatch.setattr("hybridstereo.infer.predict", fail)
+    monkeypatch.setattr("hybridstereo.stereo.Stereo.match", fail)
     result = run(capsys, "infer", *pair, "-o", tmp_path / "d.pfm")
     assert_one_sentence(*result, "memory")
     assert not (tmp_path / "d.pfm").exists()
@@ -247,7 +247,7 @@ def test_ctrl_c_exits_with_130(capsys, pair, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hybridstereo.infer.predict", interrupt)
+    monkeypatch.setattr("hybridstereo.stereo.Stereo.match", interrupt)
     code, out, err = run(capsys, "infer", *pair, "-o", "x.pfm")
     assert (code, out, err.strip()) == (130, "", "hstereo: interrupted")
 

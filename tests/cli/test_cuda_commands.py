@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from dataclasses import replace
 
 import cuda_emulator
 import numpy as np
 import pytest
+from support.commands import run
 
-from hybridstereo import infer, kernels
+from hybridstereo import kernels, stereo
 from hybridstereo.bench import run as bench
+from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.weights import read_weights
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.synthetic.write import synthesize
@@ -26,24 +29,35 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Whatever device a command asks for, it gets the emulator."""
-    for command in (infer, train, bench):
+    for module in (stereo, train, bench):
         monkeypatch.setattr(
-            command, "choose_backend", lambda device, threads: kernels.cuda_backend("emulated")
+            module, "open_backend", lambda device, threads: kernels.cuda_backend("emulated")
         )
     with cuda_emulator.emulated(timing=False, races=False, global_races=False) as emulated:
         yield emulated
 
 
-def test_infer(device, sample_crop, tmp_path, monkeypatch):
-    options = infer.InferOptions("census", disparities=16, iterations=2)
-    report = infer.infer(*sample_crop, str(tmp_path / "cuda.pfm"), None, options)
-    assert report.device == "emulated"
+def test_infer(device, sample_crop, tmp_path, capsys):
+    output = tmp_path / "cuda.npy"
+    options = ("--model", "census", "--disparities", 16, "--iterations", 2, "--json")
+    code, out, err = run(capsys, "infer", *sample_crop, *options, "-o", output)
+    assert code == 0, err
+    assert json.loads(out)["device"] == "emulated"
     assert len(device.launches) > 30
-    monkeypatch.setattr(infer, "choose_backend", lambda device, threads: kernels.select("cpu"))
-    expected = infer.infer(*sample_crop, str(tmp_path / "cpu.pfm"), None, options)
-    difference = np.abs(report.prediction.disparity - expected.prediction.disparity)
-    # SPEC 12: a tolerance for ports is 0.05 % of labels; here that is less than one pixel.
+    on_cpu = stereo.Stereo("census", kernels.select("cpu"))
+    expected = on_cpu.match(*sample_crop, disparities=16, iterations=2)
+    difference = np.abs(read_disparity(output) - expected.disparity)
+    # A tolerance for ports is 0.05 % of labels; here that is less than one pixel.
     assert (difference > 0.01).sum() <= 1
+
+
+def test_weights_go_up_once(device, sample_crop):
+    """The second pair moves nothing but its images."""
+    loaded = stereo.Stereo("census", "cuda")
+    for before, after in ((0, 9), (9, 12)):  # 3 layers with biases; two views, the edges' image
+        assert len(device.uploads) == before or before == 0
+        loaded.match(*sample_crop, disparities=8, iterations=1)
+        assert len(device.uploads) == after
 
 
 def test_bench(device):

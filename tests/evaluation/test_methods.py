@@ -21,8 +21,9 @@ from hybridstereo.evaluation.scenes import Scene, Target
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.volumes import write_volume
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import StageClock, predict, unary_volume, with_config
+from hybridstereo.model import StageClock, unary_volume, with_config
 from hybridstereo.models.census import census_model
+from hybridstereo.stereo import Stereo
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_model_gives_what_predict_gives(backend, scene, target):
     model = census_model()
     outcome = ModelMethod("m", model, backend, RunOptions(iterations=2)).compute(scene, target)
     labels = LabelRange(model.config.min_disparity, 7)
-    expected = predict(model, backend, target.left, target.right, labels=labels, iterations=2)
+    expected = Stereo(model, backend).match(target.left, target.right, labels=labels, iterations=2)
     np.testing.assert_array_equal(outcome.disparity, expected.disparity)
     assert outcome.seconds > 0
 
@@ -116,7 +117,7 @@ def test_our_own_volumes_give_our_own_map(tmp_path, backend, scene, target, way,
     write_volume(tmp_path / f"s{suffix}", costs / 2, labels.minimum, labels.step)
     options = RunOptions(method=way)
     method = VolumesMethod("v", tmp_path, model, backend, options, scale=2.0)
-    expected = predict(model, backend, target.left, target.right, labels=labels, method=way)
+    expected = Stereo(model, backend).match(target.left, target.right, labels=labels, method=way)
     np.testing.assert_array_equal(method.compute(scene, target).disparity, expected.disparity)
     assert method.info.kind == "volume"
 

@@ -7,8 +7,8 @@ from hybridstereo.features import features_forward, network_input
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import decode_pixels, read_pair
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import predict
 from hybridstereo.models.census import census_model
+from hybridstereo.stereo import Stereo
 
 
 def test_channels_compare_the_centre_with_every_neighbour(backend, rng):
@@ -45,8 +45,8 @@ def test_sample_pair(backend, sample, method, expected):
     left, right = read_pair(sample / "left.png", sample / "right.png")
     truth = read_disparity(sample / "truth.pfm")
     mask = decode_pixels((sample / "mask0nocc.png").read_bytes(), "mask") == 255
-    prediction = predict(
-        census_model(), backend, left, right, labels=LabelRange(0, 64), method=method
+    prediction = Stereo(census_model(), backend).match(
+        left, right, labels=LabelRange(0, 64), method=method
     )
     bad = 100 * float((np.abs(prediction.disparity - truth)[mask] > 1).mean())
     assert bad == pytest.approx(expected, abs=0.3)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hybridstereo.errors import ModelError
-from hybridstereo.model import predict
 from hybridstereo.models.convert import convert
 from hybridstereo.models.zoo import load_model
+from hybridstereo.stereo import Stereo
 
 
 def arrays(rng, layers, inputs=3, pairwise=False, penalties=None):
@@ -64,7 +64,7 @@ def test_every_variant_runs(backend, rng, tmp_path, kind, config):
     stored = load_model(str(tmp_path / "m.h5"))
     assert stored.config == model.config
     left, right = rng.random((2, 10, 12, 3)).astype(np.float32)
-    prediction = predict(stored, backend, left, right, labels=None)
+    prediction = Stereo(stored, backend).match(left, right)
     assert np.isfinite(prediction.disparity).all()
 
 

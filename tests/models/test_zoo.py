@@ -11,8 +11,9 @@ from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_pair
 from hybridstereo.io.mask import read_mask
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import PROVENANCE, predict
+from hybridstereo.model import PROVENANCE
 from hybridstereo.models.zoo import DEFAULT_MODEL, SHIPPED, available_models, load_model, save_model
+from hybridstereo.stereo import Stereo
 
 
 def test_default_model_is_available():
@@ -57,7 +58,7 @@ def test_shipped_models_match_the_sample(path, backend, sample):
     left, right = read_pair(sample / "left.png", sample / "right.png")
     truth = read_disparity(sample / "truth.pfm")
     mask = read_mask(sample / "mask0nocc.png")
-    found = predict(load_model(path.stem), backend, left, right, labels=LabelRange(0, 64))
+    found = Stereo(load_model(path.stem), backend).match(left, right, labels=LabelRange(0, 64))
     bad = 100 * float((np.abs(found.disparity - truth)[mask] > 1).mean())
     assert bad < 16.9
 

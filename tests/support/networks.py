@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hybridstereo.features import ConvLayer
+from hybridstereo.model import ModelConfig, StereoModel
 
 
 def network(rng, layers, filters=6, inputs=3):
@@ -28,3 +29,8 @@ def pairwise_network(rng, filters=5):
     weights = [rng.standard_normal(shape).astype(np.float32) / 4 for shape in shapes]
     biases = [rng.standard_normal(filters).astype(np.float32) for _ in range(2)]
     return [ConvLayer(w, b) for w, b in zip(weights, [*biases, None], strict=True)]
+
+
+def stereo_model(rng, edge_model):
+    pairwise = tuple(pairwise_network(rng)) if edge_model == "cnn" else ()
+    return StereoModel(tuple(network(rng, 3)), pairwise, ModelConfig(edge_model=edge_model))

@@ -12,7 +12,8 @@ from support.networks import network, pairwise_network
 from hybridstereo.datasets import StereoPair
 from hybridstereo.features import ConvLayer, Statistics, normalise
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import ModelConfig, StereoModel, predict
+from hybridstereo.model import ModelConfig, StereoModel
+from hybridstereo.stereo import Stereo
 from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
 
 
@@ -135,7 +136,7 @@ def test_penalties_learn_from_sparse_truth_only_if_it_is_completed(backend, rng)
 
 
 def test_training_error_of_the_plain_solution_on_request(backend, rng):
-    """The error is that of `predict`, without refinement, and leaves the gradients alone."""
+    """The error is that of `Stereo.match`, without refinement, and leaves the gradients alone."""
     model = in_float64(StereoModel(tuple(network(rng, 3, filters=4))))
     pair = make_pair(rng, 7, 11, 4)
     labels = LabelRange(0.0, 5)
@@ -145,8 +146,8 @@ def test_training_error_of_the_plain_solution_on_request(backend, rng):
     )
     for name, gradient in plain.gradients.items():
         np.testing.assert_array_equal(gradient, scored.gradients[name])
-    prediction = predict(
-        model, backend, pair.left, pair.right, labels=labels, method="crf", refine=False
+    prediction = Stereo(model, backend).match(
+        pair.left, pair.right, labels=labels, method="crf", refine=False
     )
     error = np.abs(prediction.disparity - pair.disparity)[pair.valid]
     assert {f"bad{x}" for x in (1, 2, 3, 4)} == set(scored.figures) - set(plain.figures)

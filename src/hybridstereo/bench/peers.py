@@ -101,7 +101,7 @@ def import_torch() -> Any:
 def torch_peer(
     model: StereoModel, backend: Backend, left: np.ndarray, right: np.ndarray, threads: int
 ) -> Peer:
-    """The same Unary-CNN in PyTorch, one image after the other as in `model.predict`.
+    """The same Unary-CNN in PyTorch, one image after the other as in `Stereo.match`.
 
     As its documentation advises: channels last, ``inference_mode``, tanh in place.  Handing both
     images over as a batch of two makes no difference to its time.

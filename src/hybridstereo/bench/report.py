@@ -22,7 +22,7 @@ COMPONENTS = {
     "crf": "CRF",
     "total": "total",
 }
-"""The rows of the table: the stages of `model.predict` and the whole of it."""
+"""The rows of the table: the stages of `Stereo.match` and the whole of it."""
 
 
 @dataclass(frozen=True)

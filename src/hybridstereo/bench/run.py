@@ -12,11 +12,10 @@ import numpy as np
 
 from .. import kernels
 from ..features import ConvLayer
-from ..infer import choose_backend
 from ..kernels import Backend
-from ..labels import LabelRange
 from ..memory import inference_memory, peak_memory, require_memory
-from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, predict
+from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
+from ..stereo import Stereo, open_backend
 from ..synthetic import SceneOptions, generate_scene
 from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
 from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Setting, Timing
@@ -161,7 +160,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     options = options or BenchOptions()
     settings = options.settings
     threads = options.threads or kernels.max_threads()
-    backend = choose_backend(options.device, threads)
+    backend = open_backend(options.device, threads)
     model = random_model(settings[0].layers)
     curves: dict[str, tuple[Setting, ...]] = {}
     if options.scaling:
@@ -173,7 +172,8 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     on_step("generating a stereo pair")
     most = max(setting.disparities for setting in settings)
     pair = synthetic_pair(settings[0].width, settings[0].height, most)
-    predictions = {x: _prediction_sampler(model, backend, pair, x) for x in every_setting}
+    stereo = Stereo(model, backend)
+    predictions = {x: _match_sampler(stereo, pair, x) for x in every_setting}
     # Before anything else takes memory: the peers' and the peaks' arrays are not the model's.
     peak_bytes = _warm_up(predictions, on_step)
 
@@ -218,21 +218,17 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     )
 
 
-def _prediction_sampler(
-    model: StereoModel, backend: Backend, pair: tuple[np.ndarray, np.ndarray], setting: Setting
+def _match_sampler(
+    stereo: Stereo, pair: tuple[np.ndarray, np.ndarray], setting: Setting
 ) -> Sampler:
-    """Times `model.predict`, which is all that `hstereo infer` does between reading and writing."""
+    """Times `Stereo.match`, which is all that `hstereo infer` does between reading and writing."""
     left, right = (np.ascontiguousarray(image[: setting.height, : setting.width]) for image in pair)
-    labels = LabelRange(0.0, setting.disparities)
-    model = on_device(model, backend)
 
     def sample() -> dict[str, float]:
         begin = time.perf_counter()
-        prediction = predict(
-            model, backend, left, right, labels=labels, iterations=setting.iterations
-        )
+        result = stereo.match(left, right, setting.disparities, iterations=setting.iterations)
         total = time.perf_counter() - begin
-        stages = {name: prediction.seconds[name] for name in COMPONENTS if name != "total"}
+        stages = {name: result.seconds[name] for name in COMPONENTS if name != "total"}
         return {**stages, "total": total}
 
     return sample

@@ -35,7 +35,7 @@ class Work:
 def count_work(
     model: StereoModel, height: int, width: int, labels: int, iterations: int
 ) -> dict[str, Work]:
-    """Work of every stage of `model.predict` with a Pairwise-CNN, and their sum as ``total``.
+    """Work of every stage of `Stereo.match` with a Pairwise-CNN, and their sum as ``total``.
 
     Convolutions count as direct ones, ``2 kh kw I O`` operations per output pixel, also where
     the kernel needs fewer (Winograd): the rates that follow are *effective* ones.  Messages of

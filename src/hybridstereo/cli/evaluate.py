@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     "--model",
     "models",
     multiple=True,
-    metavar="[LABEL=]NAME|FILE",
-    help="Built-in model or .h5 file; may be repeated.  [default: the default model, unless other "
-    "methods are named]",
+    metavar="[LABEL=]NAME|FILE|DIR",
+    help="Built-in model, .h5 file or run folder; may be repeated.  [default: the default model, "
+    "unless only --maps or --volumes are given]",
 )
 @click.option(
     "--baseline",
@@ -241,10 +241,10 @@ def _submit(
 
 def _options(options: dict[str, Any]) -> EvalOptions:
     from ..evaluation.compare import EvalOptions
-    from ..evaluation.methods import RunOptions
+    from ..stereo import MatchOptions
 
     names = ("disparities", "paper_labels", "iterations", "refine")
-    return EvalOptions(run=RunOptions(**{name: options.pop(name) for name in names}), **options)
+    return EvalOptions(match=MatchOptions(**{name: options.pop(name) for name in names}), **options)
 
 
 def _sinks(report: str | None) -> list[Sink]:

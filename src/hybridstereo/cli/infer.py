@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import device_option, iterations_option, refine_option, stage_printer, threads_option
+from .options import (
+    announce_device,
+    device_option,
+    iterations_option,
+    refine_option,
+    stage_printer,
+    threads_option,
+)
+
+if TYPE_CHECKING:
+    from ..stereo import MatchOptions, Stereo, StereoResult
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -28,8 +40,9 @@ from .options import device_option, iterations_option, refine_option, stage_prin
 )
 @click.option(
     "--model",
-    metavar="NAME|FILE",
-    help="Built-in model (see 'hstereo info') or .h5 file.  [default: general]",
+    metavar="NAME|FILE|DIR",
+    default="general",
+    help="Built-in model (see 'hstereo info'), .h5 file, or run folder of 'hstereo train'.",
 )
 @click.option(
     "--disparities",
@@ -97,7 +110,13 @@ def infer(
     right: str | None,
     output: str | None,
     color: str | None,
-    model: str | None,
+    model: str,
+    volume: str | None,
+    volume_scale: float,
+    save_volume: str | None,
+    save_volume_crf: str | None,
+    device: str,
+    threads: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -108,25 +127,159 @@ def infer(
 
     The names of the written files go to standard output, everything else to standard error.
     """
-    from ..infer import InferOptions, default_outputs
-    from ..infer import infer as run
-
-    if right is None and options["volume"] is None:
+    if right is None and volume is None:
         raise click.UsageError("Missing argument 'RIGHT': only --volume works without it.")
+    if volume is not None and (options["disparities"] is not None or options["paper_labels"]):
+        raise click.UsageError(
+            "A cost volume has a fixed number of labels: leave out --disparities, --paper-labels."
+        )
     if output is None:
-        output, default_color = default_outputs(left)
+        output, default_color = _default_outputs(left)
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
-    if model is not None:
-        options["model"] = model
+    from ..io.volumes import write_volume
+    from ..stereo import MatchOptions, Stereo
+
+    _check_outputs(output, color, save_volume, save_volume_crf)
+    stereo = Stereo(model, device, threads)
+    announce_device(device, stereo.backend)
+    settings = MatchOptions(**options)
+    method = settings.method or stereo.model.config.method
+    if save_volume_crf is not None and method != "crf":
+        raise click.UsageError("There are no costs after the CRF with --method argmax.")
+    wants_volumes = save_volume is not None or save_volume_crf is not None
     show, clear = stage_printer()
     try:
-        report = run(left, right, output, color, InferOptions(**options), show)
+        if volume is None:
+            result = stereo.match(
+                left, str(right), **vars(settings), volumes=wants_volumes, on_stage=show
+            )
+        else:
+            result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
     finally:
         clear()
+    outputs = _write_map(result, output, color)
+    for name, path, values in (
+        ("volume", save_volume, result.costs),
+        ("volume_crf", save_volume_crf, result.minorant),
+    ):
+        if path is not None and values is not None:
+            labels = result.label_range
+            write_volume(path, values, labels.minimum, labels.step)
+            outputs[name] = path
     if as_json:
-        click.echo(json.dumps(report.as_dict()))
+        click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
     else:
-        for path in report.outputs.values():
+        for path in outputs.values():
             click.echo(path)
+
+
+def _default_outputs(left: str) -> tuple[str, str]:
+    """Map and picture in the working directory, named after the left image."""
+    stem = "stdin" if left == "-" else Path(left).stem
+    return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
+
+
+def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None:
+    """Refuse what can be refused before the work, not after it."""
+    from ..io.disparity import check_output
+    from ..io.images import check_image_output
+    from ..io.volumes import check_volume_output
+
+    check_output(output)
+    if color is not None:
+        check_image_output(color)
+    for path in volumes:
+        if path is not None:
+            check_volume_output(path)
+
+
+def _optimise(
+    stereo: Stereo,
+    left: str,
+    volume: str,
+    scale: float,
+    settings: MatchOptions,
+    volumes: bool,
+    on_stage: Callable[[str], None],
+) -> StereoResult:
+    """The CRF on the costs of another matcher."""
+    import numpy as np
+
+    from ..io.images import read_image
+    from ..io.volumes import read_volume
+    from ..labels import LabelRange, labels_for
+
+    on_stage("reading")
+    image = read_image(left)
+    stored = read_volume(volume, *image.shape[:2])
+    costs = stored.costs
+    costs *= np.float32(scale)
+    count = costs.shape[2]
+    of_file = LabelRange(stored.min_disparity or 0.0, count, stored.step or 1.0)
+    return stereo.optimise(
+        costs,
+        image,
+        labels_for(
+            of_file,
+            disparities=count,
+            min_disparity=settings.min_disparity,
+            step=settings.step,
+        ),
+        iterations=settings.iterations,
+        method=settings.method,
+        refine=settings.refine,
+        volumes=volumes,
+        on_stage=on_stage,
+    )
+
+
+def _write_map(result: StereoResult, output: str, color: str | None) -> dict[str, str]:
+    """Write the map and its picture; returns what was written where."""
+    from ..io.color import colorize
+    from ..io.images import write_image
+
+    outputs = {}
+    result.save(output)
+    if output != "-":
+        outputs["disparity"] = output
+    if color is not None:
+        write_image(color, colorize(result.disparity))
+        outputs["color"] = color
+    return outputs
+
+
+def _report(
+    stereo: Stereo, result: StereoResult, model: str, method: str, outputs: dict[str, str]
+) -> dict[str, object]:
+    """The object that ``--json`` prints."""
+    from ..memory import inference_memory, peak_memory
+
+    height, width = result.disparity.shape
+    labels = result.label_range
+    bounds = None if result.bounds is None else [float(x) for x in result.bounds]
+    return {
+        "outputs": outputs,
+        "model": model,
+        "method": method,
+        "device": stereo.device,
+        "threads": stereo.threads,
+        "width": width,
+        "height": height,
+        "labels": {
+            "count": labels.count,
+            "min_disparity": labels.minimum,
+            "max_disparity": labels.maximum,
+            "step": labels.step,
+        },
+        "energy": result.energy,
+        "lower_bounds": None if bounds is None else bounds[1::2],
+        "lower_bounds_per_sweep": bounds,
+        "seconds": {**result.seconds, "total": sum(result.seconds.values())},
+        "memory": {
+            "peak_bytes": peak_memory(),
+            "volume_bytes": height * width * labels.count * 4,
+            "estimated_bytes": inference_memory(stereo.model, height, width, labels.count),
+        },
+    }

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from ..kernels import Backend
 
 
 class Device(click.ParamType):
@@ -36,6 +39,15 @@ device_option = click.option(
 threads_option = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
 )
+
+
+def announce_device(device: str, backend: Backend) -> None:
+    """Say on standard error what ``auto`` took, where somebody could expect a GPU."""
+    from ..kernels import explain_choice
+
+    if device == "auto" and (note := explain_choice(backend)):
+        click.echo(note, err=True)
+
 
 iterations_option = click.option(
     "--iterations",

@@ -7,24 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..datasets import NAMES, open_dataset
+from ..datasets import open_dataset
 from ..errors import InputError
-from ..infer import choose_backend
-from ..kernels import Backend
-from ..model import StereoModel
-from ..models.zoo import DEFAULT_MODEL, load_model
-from ..training.runfolder import RunFolder
+from ..models.zoo import DEFAULT_MODEL
+from ..stereo import MatchOptions, Stereo, open_backend
 from .baselines import SETTINGS, OpenCvMethod
 from .components import ComponentTable, component_table
-from .methods import FileMethod, MapsMethod, Method, ModelMethod, RunOptions, VolumesMethod
-from .protocol import PROTOCOLS, Protocol
+from .methods import FileMethod, MapsMethod, Method, ModelMethod, VolumesMethod
+from .protocol import PROTOCOLS, Protocol, dataset_protocol
 from .results import Evaluation, Sink
 from .runner import Progress, run
 from .scenes import Scene, dataset_scenes, folder_scenes, load_files, select
 from .submission import Submission, write_submission
 
 BASELINES = (*SETTINGS, "argmax")
-_PROTOCOL_OF = {"kitti": "kitti", "middlebury": "middlebury", "synthetic": "middlebury"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class EvalOptions:
         Factor of the costs in the volumes.
     scenes, limit
         Patterns of scene names, and how many at most.
-    run
+    match
         How models are run.
     """
 
@@ -57,7 +53,7 @@ class EvalOptions:
     limit: int | None = None
     device: str = "auto"
     threads: int | None = None
-    run: RunOptions = field(default_factory=RunOptions)
+    match: MatchOptions = field(default_factory=MatchOptions)
 
 
 @dataclass(frozen=True)
@@ -111,9 +107,11 @@ def evaluate_components(
     ``options.models`` are run folders, or files with the stages as labels; see `component_table`.
     """
     protocol = dataset_protocol(dataset)
-    backend = choose_backend(options.device, options.threads)
-    table = component_table([named(value) for value in options.models], backend, options.run)
-    others = build_methods(replace(options, models=()), dataset) if options.baselines else []
+    backend = open_backend(options.device, options.threads)
+    table = component_table([named(value) for value in options.models], backend, options.match)
+    others: list[Method] = []
+    if options.baselines:
+        others = build_methods(replace(options, models=()), dataset, compare_default=False)
     opened = open_dataset(dataset, roots)
     scenes = select(dataset_scenes(opened), options.scenes, options.limit)
     methods = unique_names([*table.methods, *others])
@@ -144,7 +142,7 @@ def evaluate_folders(
         As for `evaluate_dataset`.
     """
     if not options.maps:
-        raise InputError("There are no maps to evaluate", "Name their folder with --pred DIR")
+        raise InputError("There are no maps to evaluate", "Name their folder as `pred`")
     rules = PROTOCOLS[protocol or _guessed_protocol(truth)]
     scenes = select(folder_scenes(truth, masks), options.scenes, options.limit)
     methods = unique_names([_maps_method(value) for value in options.maps])
@@ -179,79 +177,53 @@ def submit(
     on_progress: Progress | None = None,
 ) -> Submission:
     """Write the files that a benchmark wants uploaded, for the one method in ``options``."""
-    methods = build_methods(options, benchmark)
+    methods = build_methods(options, benchmark, compare_default=False)
     if len(methods) != 1:
         raise InputError(
             f"A submission is of one method, not of {len(methods)}",
-            "Give one --model or one --baseline",
+            "Give one `model` or one `baseline`",
         )
     return write_submission(benchmark, root, folder, methods[0], on_progress)
 
 
-def dataset_protocol(dataset: str) -> Protocol:
-    """The rules of a data set; mixtures have none in common."""
-    if dataset not in NAMES:
-        raise InputError(
-            f"There is no data set '{dataset}' to evaluate", f"Use one of {', '.join(NAMES)}"
-        )
-    return PROTOCOLS[_PROTOCOL_OF.get(dataset, "plain")]
+def build_methods(options: EvalOptions, dataset: str, compare_default: bool = True) -> list[Method]:
+    """All methods that were asked for, in the order models, baselines, maps, volumes.
 
-
-def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
-    """All methods that were asked for, in the order models, baselines, maps, volumes."""
+    Without a model the default one stands beside the baselines, if ``compare_default`` says so.
+    """
     for name in options.baselines:
         if name not in BASELINES:
             raise InputError(f"There is no baseline '{name}'", f"Use {', '.join(BASELINES)}")
-    only_others = options.baselines or options.maps or options.volumes
-    models = options.models or (() if only_others else (DEFAULT_MODEL,))
-    needs_network = bool(models) or "argmax" in options.baselines or bool(options.volumes)
-    backend = choose_backend(options.device, options.threads) if needs_network else None
+    others = options.baselines or options.maps or options.volumes
+    beside = compare_default and options.baselines
+    models = options.models or ((DEFAULT_MODEL,) if beside or not others else ())
+    loaded: list[tuple[str, Stereo]] = []
+    if models or options.volumes or "argmax" in options.baselines:
+        backend = open_backend(options.device, options.threads)
+        names = map(named, models or (DEFAULT_MODEL,))
+        loaded = [(label, Stereo(file, backend)) for label, file in names]
     methods: list[Method] = []
-    if backend is not None:
-        methods += _model_methods(models, options, backend)
+    if models:
+        methods += [ModelMethod(name, stereo, options.match) for name, stereo in loaded]
+    alone = replace(options.match, method="argmax")
     for name in options.baselines:
-        if name != "argmax":
-            methods.append(OpenCvMethod(name, dataset, options.threads, options.run.disparities))
-        elif backend is not None:
-            methods += _argmax_methods(models or (DEFAULT_MODEL,), options, backend)
+        if name == "argmax":
+            methods += [ModelMethod(f"{x} argmax", stereo, alone, True) for x, stereo in loaded]
+        else:
+            methods.append(OpenCvMethod(name, dataset, options.threads, options.match.disparities))
     methods += [_maps_method(value) for value in options.maps]
-    if options.volumes and backend is not None:
-        methods += _volume_methods(
-            options, load_model_or_run(named((*models, DEFAULT_MODEL)[0])[1]), backend
-        )
+    if options.volumes:
+        methods += _volume_methods(options, loaded[0][1])
     return unique_names(methods)
 
 
-def _model_methods(
-    models: Sequence[str], options: EvalOptions, backend: Backend
-) -> list[ModelMethod]:
-    return [
-        ModelMethod(label, load_model_or_run(file), backend, options.run)
-        for label, file in map(named, models)
-    ]
-
-
-def _argmax_methods(
-    models: Sequence[str], options: EvalOptions, backend: Backend
-) -> list[ModelMethod]:
-    run_options = replace(options.run, method="argmax")
-    return [
-        ModelMethod(f"{label} argmax", load_model_or_run(file), backend, run_options, baseline=True)
-        for label, file in map(named, models)
-    ]
-
-
-def _volume_methods(
-    options: EvalOptions, model: StereoModel, backend: Backend
-) -> list[VolumesMethod]:
+def _volume_methods(options: EvalOptions, stereo: Stereo) -> list[VolumesMethod]:
     """Each folder with the CRF and, beside the baseline ``argmax``, without."""
-    ways = [("", replace(options.run, method="crf"))]
+    ways = [("", replace(options.match, method="crf"))]
     if "argmax" in options.baselines:
-        ways.append((" argmax", replace(options.run, method="argmax")))
+        ways.append((" argmax", replace(options.match, method="argmax")))
     return [
-        VolumesMethod(
-            label + suffix, existing_folder(folder), model, backend, way, options.volume_scale
-        )
+        VolumesMethod(label + suffix, existing_folder(folder), stereo, way, options.volume_scale)
         for label, folder in map(named, options.volumes)
         for suffix, way in ways
     ]
@@ -267,12 +239,6 @@ def existing_folder(name: str) -> Path:
     if not Path(name).is_dir():
         raise InputError(f"{name} is not a folder", "Give the folder that holds the files")
     return Path(name)
-
-
-def load_model_or_run(name: str) -> StereoModel:
-    """A built-in model, a model file, or the best model of a run folder."""
-    best = RunFolder(name).best
-    return load_model(str(best) if best.is_file() else name)
 
 
 def named(value: str) -> tuple[str, str]:

@@ -11,9 +11,10 @@ from ..errors import InputError
 from ..kernels import Backend
 from ..model import StereoModel
 from ..models.zoo import load_model
+from ..stereo import MatchOptions, Stereo
 from ..training.runfolder import RunFolder
 from ..training.stages import STAGES
-from .methods import Method, RefinedAndNot, RunOptions
+from .methods import Method, RefinedAndNot
 from .results import Evaluation
 from .tables import align
 
@@ -56,7 +57,7 @@ class ComponentTable:
 
 
 def component_table(
-    models: Sequence[tuple[str, str]], backend: Backend, options: RunOptions
+    models: Sequence[tuple[str, str]], backend: Backend, options: MatchOptions
 ) -> ComponentTable:
     """Lay out the table.
 
@@ -113,7 +114,7 @@ def _stages_of_run(folder: Path) -> dict[str, StereoModel]:
 
 
 def _lay_out(
-    groups: Sequence[tuple[str, dict[str, StereoModel]]], backend: Backend, options: RunOptions
+    groups: Sequence[tuple[str, dict[str, StereoModel]]], backend: Backend, options: MatchOptions
 ) -> ComponentTable:
     titles = [f"CNN{len(next(iter(models.values())).unary)}" for _, models in groups]
     methods: list[Method] = []
@@ -125,7 +126,9 @@ def _lay_out(
             if stage in models:
                 column = COLUMNS[stage]
                 way = replace(options, method="argmax" if stage == "unary" else "crf")
-                runs[column] = RefinedAndNot(f"{label} {column}", models[stage], backend, way)
+                runs[column] = RefinedAndNot(
+                    f"{label} {column}", Stereo(models[stage], backend), way
+                )
         for refined in (False, True):
             cells = {c: run.refined if refined else run.unrefined for c, run in runs.items()}
             methods += cells.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +11,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..io.disparity import read_disparity
-from ..io.volumes import VOLUME_SUFFIXES, fill_unknown, read_volume
-from ..kernels import Backend
+from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
-from ..memory import require_memory
-from ..model import Prediction, StereoModel, predict, predict_from_volume
+from ..stereo import MatchOptions, Stereo, StereoResult
 from .results import MethodInfo
 from .scenes import MAP_SUFFIXES, Scene, Target, find_file
 
@@ -38,40 +35,6 @@ class Method(Protocol):
         """The map of a scene."""
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """How models are run; None means "as the model says".
-
-    Attributes
-    ----------
-    disparities
-        Labels, instead of the data set's range.
-    paper_labels
-        Round their number up to a power of two, at most 256.
-    iterations
-        Of Dual_MM.
-    method
-        ``crf`` or ``argmax``.
-    refine
-        Sub-label refinement.
-    """
-
-    disparities: int | None = None
-    paper_labels: bool = False
-    iterations: int | None = None
-    method: str | None = None
-    refine: bool | None = None
-
-
-def labels_for(model: StereoModel, search_range: int, options: RunOptions) -> LabelRange:
-    """The model's first disparity and step, and as many labels as the data set's range needs."""
-    config = model.config
-    span = options.disparities or search_range - min(config.min_disparity, 0.0)
-    count = max(math.ceil(span / (1.0 if options.disparities else config.step)), 1)
-    labels = LabelRange(config.min_disparity, count, config.step)
-    return labels.paper_rounding() if options.paper_labels else labels
-
-
 class ModelMethod:
     """A model of ours.
 
@@ -79,8 +42,8 @@ class ModelMethod:
     ----------
     name
         For tables.
-    model, backend
-        What to run and where.
+    stereo
+        The model and where it runs.
     options
         How to run it.
     baseline
@@ -90,52 +53,37 @@ class ModelMethod:
     def __init__(
         self,
         name: str,
-        model: StereoModel,
-        backend: Backend,
-        options: RunOptions | None = None,
+        stereo: Stereo,
+        options: MatchOptions | None = None,
         baseline: bool = False,
     ) -> None:
-        self._model = model
-        self._backend = backend
-        self._options = options or RunOptions()
+        self._stereo = stereo
+        self._options = options or MatchOptions()
         self._warm = False
         self.info = MethodInfo(name, self._describe(), "baseline" if baseline else "model")
 
     def compute(self, scene: Scene, target: Target) -> Outcome:
         """The map of the model with the labels of the scene."""
-        prediction = self.predict(target)
-        return Outcome(prediction.disparity, sum(prediction.seconds.values()))
+        result = self.match(target)
+        return Outcome(result.disparity, sum(result.seconds.values()))
 
-    def predict(self, target: Target) -> Prediction:
+    def match(self, target: Target) -> StereoResult:
         """Everything that the model gives for a scene, with the labels of the scene."""
         left, right = target.images()
-        labels = labels_for(self._model, target.search_range, self._options)
-        height, width, _ = left.shape
-        require_memory(self._model, height, width, labels.count, self._backend)
         if not self._warm:  # or the first image would pay for compilation
-            self._predict(left[:24, :40], right[:24, :40], LabelRange(labels.minimum, 8))
+            small = replace(self._options, disparities=8, paper_labels=False)
+            self._stereo.match(left[:24, :40], right[:24, :40], **vars(small))
             self._warm = True
-        return self._predict(left, right, labels)
-
-    def _predict(self, left: np.ndarray, right: np.ndarray, labels: LabelRange) -> Prediction:
-        options = self._options
-        return predict(
-            self._model,
-            self._backend,
-            np.ascontiguousarray(left),
-            np.ascontiguousarray(right),
-            labels=labels,
-            method=options.method,
-            iterations=options.iterations,
-            refine=options.refine,
+        return self._stereo.match(
+            left, right, **vars(self._options), search_range=target.search_range
         )
 
     def _describe(self) -> str:
-        config, options = self._model.config, self._options
+        config, options = self._stereo.model.config, self._options
         method = options.method or config.method
-        parts = [f"{len(self._model.unary)} layers"]
+        parts = [f"{len(self._stereo.model.unary)} layers"]
         if method == "crf":
-            edges = "Pairwise-CNN" if config.edge_model == "cnn" else "contrast weights"
+            edges = edges_in_words(self._stereo)
             iterations = options.iterations or config.iterations
             parts += [edges, f"P1 {config.p1:.4g}, P2 {config.p2:.4g}", f"{iterations} iterations"]
         else:
@@ -144,7 +92,12 @@ class ModelMethod:
         parts.append("refined" if refine else "not refined")
         if options.paper_labels:
             parts.append("labels rounded as in the paper")
-        return ", ".join([*parts, self._backend.name])
+        return ", ".join([*parts, self._stereo.device])
+
+
+def edges_in_words(stereo: Stereo) -> str:
+    """Where a model's edge weights come from."""
+    return "Pairwise-CNN" if stereo.model.config.edge_model == "cnn" else "contrast weights"
 
 
 class RefinedAndNot:
@@ -154,38 +107,36 @@ class RefinedAndNot:
     ----------
     name
         For tables, of the method without refinement; the other one's is told apart by a suffix.
-    model, backend, options
+    stereo, options
         As for `ModelMethod`.
     """
 
-    def __init__(
-        self, name: str, model: StereoModel, backend: Backend, options: RunOptions
-    ) -> None:
-        self._whole = ModelMethod(name, model, backend, replace(options, refine=True))
-        self._last: tuple[Target, Prediction] | None = None
-        labels_only = ModelMethod(name, model, backend, replace(options, refine=False)).info
+    def __init__(self, name: str, stereo: Stereo, options: MatchOptions) -> None:
+        self._whole = ModelMethod(name, stereo, replace(options, refine=True))
+        self._last: tuple[Target, StereoResult] | None = None
+        labels_only = ModelMethod(name, stereo, replace(options, refine=False)).info
         refined = replace(self._whole.info, name=f"{name}, refined")
-        self.unrefined: Method = _HalfOfRun(labels_only, self._predict, "unrefined")
-        self.refined: Method = _HalfOfRun(refined, self._predict, "disparity")
+        self.unrefined: Method = _HalfOfRun(labels_only, self._match, "unrefined")
+        self.refined: Method = _HalfOfRun(refined, self._match, "disparity")
 
-    def _predict(self, target: Target) -> Prediction:
+    def _match(self, target: Target) -> StereoResult:
         if self._last is None or self._last[0] is not target:
             self._last = None  # its memory is free before the next map needs it
-            self._last = target, self._whole.predict(target)
+            self._last = target, self._whole.match(target)
         return self._last[1]
 
 
 @dataclass
 class _HalfOfRun:
-    """One of the maps of a prediction."""
+    """One of the maps of a result."""
 
     info: MethodInfo
-    predict: Callable[[Target], Prediction]
+    match: Callable[[Target], StereoResult]
     part: str
 
     def compute(self, scene: Scene, target: Target) -> Outcome:
-        prediction = self.predict(target)
-        return Outcome(getattr(prediction, self.part), sum(prediction.seconds.values()))
+        result = self.match(target)
+        return Outcome(getattr(result, self.part), sum(result.seconds.values()))
 
 
 class VolumesMethod:
@@ -197,10 +148,10 @@ class VolumesMethod:
         For tables.
     folder
         Holds a volume for every scene, named like it.
-    model, backend
-        Edge weights, penalties, iterations; where to compute.
+    stereo
+        Gives edge weights, penalties, iterations, and where to compute.
     options
-        ``method`` and ``refine`` as for models; labels are those of the volumes.
+        ``iterations``, ``method`` and ``refine`` as for models; labels are those of the volumes.
     scale
         Factor of the costs.
     """
@@ -209,19 +160,16 @@ class VolumesMethod:
         self,
         name: str,
         folder: Path,
-        model: StereoModel,
-        backend: Backend,
-        options: RunOptions | None = None,
+        stereo: Stereo,
+        options: MatchOptions | None = None,
         scale: float = 1.0,
     ) -> None:
         self._folder = folder
-        self._model = model
-        self._backend = backend
-        self._options = options or RunOptions()
+        self._stereo = stereo
+        self._options = options or MatchOptions()
         self._scale = scale
-        method = self._options.method or model.config.method
-        edges = "Pairwise-CNN" if model.config.edge_model == "cnn" else "contrast weights"
-        rest = f"CRF with {edges}" if method == "crf" else "argmax"
+        method = self._options.method or stereo.model.config.method
+        rest = f"CRF with {edges_in_words(stereo)}" if method == "crf" else "argmax"
         self.info = MethodInfo(name, f"cost volumes in {folder} times {scale:g}, {rest}", "volume")
 
     def compute(self, scene: Scene, target: Target) -> Outcome:
@@ -230,20 +178,17 @@ class VolumesMethod:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
         volume = read_volume(path, *target.left.shape[:2])
-        costs = fill_unknown(volume.costs)
+        costs = volume.costs
         costs *= np.float32(self._scale)
-        labels = LabelRange(volume.min_disparity or 0.0, costs.shape[2], volume.step or 1.0)
-        found = predict_from_volume(
-            self._model,
-            self._backend,
-            target.left,
+        result = self._stereo.optimise(
             costs,
-            labels,
-            method=self._options.method,
+            target.left,
+            LabelRange(volume.min_disparity or 0.0, costs.shape[2], volume.step or 1.0),
             iterations=self._options.iterations,
+            method=self._options.method,
             refine=self._options.refine,
         )
-        return Outcome(found.prediction.disparity, sum(found.prediction.seconds.values()))
+        return Outcome(result.disparity, sum(result.seconds.values()))
 
 
 class MapsMethod:

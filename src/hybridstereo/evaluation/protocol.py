@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..datasets import NAMES
+from ..errors import InputError
 from ..metrics import (
     MIDDLEBURY_V3_WEIGHTS,
     Scores,
@@ -73,6 +75,18 @@ PROTOCOLS = {
         ("bad0.5", "bad1", "bad2", "bad3", "bad4", "d1", "d1_noc", "bad1_all", *_ERRORS, "invalid"),
     ),
 }
+
+
+_PROTOCOL_OF = {"kitti": "kitti", "middlebury": "middlebury", "synthetic": "middlebury"}
+
+
+def dataset_protocol(dataset: str) -> Protocol:
+    """The rules of a data set; mixtures have none in common."""
+    if dataset not in NAMES:
+        raise InputError(
+            f"There is no data set '{dataset}' to evaluate", f"Use one of {', '.join(NAMES)}"
+        )
+    return PROTOCOLS[_PROTOCOL_OF.get(dataset, "plain")]
 
 
 @dataclass(frozen=True)

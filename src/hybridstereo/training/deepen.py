@@ -42,7 +42,7 @@ def deepen(model: StereoModel, layers: int) -> StereoModel:
     if new < 0 or new % 2:
         raise InputError(
             f"A Unary-CNN of {len(model.unary)} layers cannot become one of {layers}",
-            "Give --layers as many or 2, 4, 6... more, or start from random weights",
+            "Give `layers` as many or 2, 4, 6... more, or start from random weights",
         )
     filters = model.unary[-1].weight.shape[0]
     return replace(model, unary=(*model.unary, *(_passing(filters, i % 2) for i in range(new))))

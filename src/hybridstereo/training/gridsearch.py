@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..crf import solve
 from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
-from ..model import StageClock, StereoModel, edge_weights, unary_volume, with_config
-from .validation import labels_for, mean_figures, score_prediction
+from ..model import StereoModel, with_config
+from ..stereo import MatchOptions, Stereo
+from .validation import validation_figures
 
 Point = dict[str, float]
 
@@ -46,8 +46,8 @@ OnPoint = Callable[[Point, dict[str, float]], None]
 @dataclass(frozen=True)
 class _Problem:
     pair: StereoPair
-    labels: LabelRange
-    volume: np.ndarray
+    label_range: LabelRange
+    costs: np.ndarray
 
 
 class Judge:
@@ -72,28 +72,22 @@ class Judge:
         self._backend = backend
         self._samples = samples
         self._problems = []
+        stereo, options = Stereo(model, backend), MatchOptions(disparities=disparities)
         for sample in samples:
             pair = cache.load(sample)
-            labels = labels_for(pair, disparities)
+            label_range = stereo.label_range(pair.width, options, pair.search_range)
             # On the host: the volumes of all pairs together are too much for a GPU.
-            volume = backend.to_host(
-                unary_volume(model, backend, pair.left, pair.right, labels, StageClock())
-            )
-            self._problems.append(_Problem(pair, labels, volume))
+            costs = stereo.matching_costs(pair.left, pair.right, label_range)
+            self._problems.append(_Problem(pair, label_range, costs))
 
     def figures(self, model: StereoModel) -> dict[str, float]:
         """Those of `validation`, with the edges and penalties of ``model``."""
-        backend, config = self._backend, model.config
-        scores = []
-        for problem in self._problems:
-            edges = edge_weights(model, backend, problem.pair.left, StageClock())
-            solution = solve(backend, problem.volume, edges, config.penalties, config.iterations)
-            disparity = problem.labels.to_disparity(backend.to_host(solution.labels))
-            disparity += backend.to_host(
-                backend.refine(solution.minorant, solution.labels, problem.labels.step)
-            )
-            scores.append(score_prediction(disparity, problem.pair))
-        return mean_figures(self._samples, scores)
+        stereo = Stereo(model, self._backend)
+        maps = (
+            (x.pair, stereo.optimise(x.costs, x.pair.left, x.label_range, method="crf").disparity)
+            for x in self._problems
+        )
+        return validation_figures(self._samples, maps)
 
 
 def plan_length() -> int:

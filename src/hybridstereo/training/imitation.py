@@ -16,13 +16,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..crf import EdgeWeights
 from ..datasets import StereoPair
-from ..edges import pairwise_input
+from ..edges import EdgeWeights, edges_forward, edges_input
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
 from ..kernels.contrast_cpu import LUMA
-from ..model import IMAGE_CHANNELS, StageClock, StereoModel, edge_weights
+from ..model import IMAGE_CHANNELS, StereoModel
 
 _FILTERS = 64
 # Widths of the peaks, in standard deviations of the image.
@@ -57,9 +56,9 @@ def imitate_contrast(
     moments = np.zeros((_FILTERS, 2))
     sums, squares, edges = np.zeros(2), np.zeros(2), np.zeros(2)
     for pair in pairs:
-        network_in = pairwise_input(pair.left, model.unary, hidden)
+        network_in = edges_input(pair.left, replace(model.edges, kind="cnn", layers=hidden))
         units = backend.to_host(network_forward(backend, network_in, hidden, True))
-        contrast = edge_weights(model, backend, pair.left, StageClock())
+        contrast = edges_forward(backend, edges_input(pair.left, model.edges), model.edges)
         wanted = EdgeWeights(backend.to_host(contrast.wx), backend.to_host(contrast.wy))
         # The last column of wx and the last row of wy belong to no edge.
         inside = [(units[:, :-1], wanted.wx[:, :-1]), (units[:-1], wanted.wy[:-1])]

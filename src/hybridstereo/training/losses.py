@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..crf import EdgeWeights, Penalties
+from ..crf import Penalties, energy, solve
+from ..edges import EdgeWeights
 from ..kernels import Array, Backend
 from ..labels import LabelRange
 
@@ -50,12 +51,12 @@ class Target:
         )
 
 
-def make_target(disparity: np.ndarray, valid: np.ndarray, labels: LabelRange) -> Target:
+def make_target(disparity: np.ndarray, valid: np.ndarray, label_range: LabelRange) -> Target:
     """Express a disparity map (H, W) in labels; pixels outside the label range become invalid."""
     known = valid & np.isfinite(disparity)
-    position = np.where(known, disparity, labels.minimum).astype(np.float64)
-    position = (position - labels.minimum) / labels.step
-    inside = known & (position >= 0) & (position <= labels.count - 1)
+    position = np.where(known, disparity, label_range.minimum).astype(np.float64)
+    position = (position - label_range.minimum) / label_range.step
+    inside = known & (position >= 0) & (position <= label_range.count - 1)
     position = np.where(inside, position, 0.0)
     nearest = np.floor(position + 0.5).astype(np.int32)
     return Target(position, nearest, inside, int(inside.sum()))
@@ -88,11 +89,11 @@ def cross_entropy(
 
 
 def bad_labels(
-    backend: Backend, labels: np.ndarray, target: Target, thresholds: Sequence[float]
+    backend: Backend, label_map: Array, target: Target, thresholds: Sequence[float]
 ) -> list[float]:
     """Percentages of valid pixels whose label is off by more than each threshold, in labels."""
     counts = [
-        backend.count_bad_labels(labels, target.position, target.valid, x) for x in thresholds
+        backend.count_bad_labels(label_map, target.position, target.valid, x) for x in thresholds
     ]
     return [100.0 * count / max(target.count, 1) for count in counts]
 
@@ -122,9 +123,9 @@ def augment_costs(
     return backend.augment_costs(f, target.nearest, target.valid, gamma, tau)
 
 
-def task_loss(backend: Backend, labels: np.ndarray, target: Target, tau: float) -> float:
+def task_loss(backend: Backend, label_map: Array, target: Target, tau: float) -> float:
     """Mean truncated absolute difference of labels over valid pixels."""
-    return backend.task_loss(labels, target.nearest, target.valid, tau) / max(target.count, 1)
+    return backend.task_loss(label_map, target.nearest, target.valid, tau) / max(target.count, 1)
 
 
 def structured_hinge(
@@ -146,22 +147,25 @@ def structured_hinge(
     solution; where truth is sparse, few edges have two known pixels.
     """
     nearest, valid = target.nearest, target.valid
-    crf = edges.wx, edges.wy, penalties.p1, penalties.p2
-    elsewhere = _solution_through(backend, f, crf, target, iterations) if infer_unknown else None
-    augmented = backend.augment_costs(f, nearest, valid, gamma, tau)
-    row_labels = backend.empty(f.shape[:2], np.int32)
-    minorant, bounds = backend.dual_mm(augmented, *crf, iterations, row_labels)
-    worst = backend.read_out(minorant)
+    elsewhere = None
+    if infer_unknown:
+        elsewhere = _solution_through(backend, f, edges, penalties, target, iterations)
+    augmented = augment_costs(backend, f, target, gamma, tau)
+    solution = solve(backend, augmented, edges, penalties, iterations, with_rows=True)
+    worst = solution.label_map
     truth = backend.complete_truth(nearest, valid, worst if elsewhere is None else elsewhere)
     pulling = backend.to_device(np.ones(valid.shape, bool)) if infer_unknown else valid
     count = max(target.count, 1)
     # On x* the augmentation is zero, so f itself gives its energy.
-    energy = backend.energy(f, *crf, truth)
-    gradients = backend.hinge_gradients(f, *crf, truth, worst, pulling, count)
+    best = energy(backend, f, edges, penalties, truth)
+    gradients = backend.hinge_gradients(
+        f, edges.wx, edges.wy, penalties.p1, penalties.p2, truth, worst, pulling, count
+    )
+    disagreeing = backend.count_different(solution.row_label_map, worst)
     return Hinge(
-        loss=(energy - float(bounds[-1])) / count,
-        task_loss=backend.task_loss(worst, nearest, valid, tau) / count,
-        disagreement=backend.count_different(row_labels, worst) / target.valid.size,
+        loss=(best - float(solution.bounds[-1])) / count,
+        task_loss=task_loss(backend, worst, target, tau),
+        disagreement=disagreeing / target.valid.size,
         df=gradients.df,
         dwx=gradients.dwx,
         dwy=gradients.dwy,
@@ -172,12 +176,12 @@ def structured_hinge(
 
 def _solution_through(
     backend: Backend,
-    f: np.ndarray,
-    crf: tuple[np.ndarray, np.ndarray, float, float],
+    f: Array,
+    edges: EdgeWeights,
+    penalties: Penalties,
     target: Target,
     iterations: int,
-) -> np.ndarray:
+) -> Array:
     """The CRF's labelling if all labels but the true ones are expensive where these are known."""
-    fixed = backend.augment_costs(f, target.nearest, target.valid, -_FIXING_COST, 1.0)
-    minorant, _ = backend.dual_mm(fixed, *crf, iterations)
-    return backend.read_out(minorant)
+    fixed = augment_costs(backend, f, target, -_FIXING_COST, 1.0)
+    return solve(backend, fixed, edges, penalties, iterations).label_map

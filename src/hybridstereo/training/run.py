@@ -14,9 +14,9 @@ from ..datasets import open_dataset, split, split_named
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
 from ..errors import InputError
-from ..infer import choose_backend
 from ..model import PROVENANCE, StereoModel, with_config
 from ..models.zoo import load_model, save_model
+from ..stereo import open_backend
 from .curves import plot_curves
 from .deepen import deepen
 from .optim import SgdOptions
@@ -25,7 +25,7 @@ from .stages import (
     STAGES,
     Budget,
     Reporter,
-    Setting,
+    TrainingContext,
     begin,
     new_model,
     run_gradient,
@@ -173,7 +173,7 @@ def train(
     if options is None:
         options = options_from_config(folder.config())
     reporter = reporter or Reporter()
-    backend = choose_backend(device, threads)
+    backend = open_backend(device, threads)
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
@@ -186,7 +186,7 @@ def train(
     start = None if resuming else _initial_model(options)
 
     with _deferred_interrupt() as interrupted:
-        setting = Setting(
+        context = TrainingContext(
             backend=backend,
             dataset=dataset,
             training=training,
@@ -212,34 +212,36 @@ def train(
         else:
             folder.create(asdict(options))
             if options.init is None:
-                start = start_from_random(start, setting)
+                start = start_from_random(start, context)
             first = options.stages[0]
-            checkpoint = Checkpoint(begin(first, start, setting), Position(first))
+            checkpoint = Checkpoint(begin(first, start, context), Position(first))
             folder.save(checkpoint)
         try:
-            return _run_stages(setting, options, checkpoint)
+            return _run_stages(context, options, checkpoint)
         finally:
             plot_curves(folder.entries(), folder.path / "curves.png")
 
 
-def _run_stages(setting: Setting, options: TrainOptions, checkpoint: Checkpoint) -> StereoModel:
+def _run_stages(
+    context: TrainingContext, options: TrainOptions, checkpoint: Checkpoint
+) -> StereoModel:
     stages = options.stages
-    folder = setting.folder
+    folder = context.folder
     while checkpoint.position.stage:
         stage = checkpoint.position.stage
-        setting.reporter.message(f"stage {stage}")
+        context.reporter.message(f"stage {stage}")
         if stage == "crf":
-            model = run_search(setting, checkpoint)
+            model = run_search(context, checkpoint)
         else:
-            budget = options.budget(stage, len(setting.training))
+            budget = options.budget(stage, len(context.training))
             sgd = options.sgd(stage, len(checkpoint.model.unary))
-            model = run_gradient(setting, stage, checkpoint, sgd, budget)
+            model = run_gradient(context, stage, checkpoint, sgd, budget)
         save_model(folder.stage_model(stage), model)
         plot_curves(folder.entries(), folder.path / "curves.png")
         following = stages.index(stage) + 1
         upcoming = stages[following] if following < len(stages) else ""
         if upcoming:
-            model = begin(upcoming, model, setting)
+            model = begin(upcoming, model, context)
         checkpoint = Checkpoint(model, Position(upcoming, best=_carried_best(upcoming, checkpoint)))
         folder.save(checkpoint)
     return folder.load_best()
@@ -255,14 +257,27 @@ def _initial_model(options: TrainOptions) -> StereoModel:
         # What is said about the old model is not true of the one to come.
         unnamed = dict.fromkeys(("description", *PROVENANCE), "")
         model = with_config(load_model(options.init), **unnamed)
-        return model if options.layers is None else deepen(model, options.layers)
+        if options.layers is not None:
+            model = deepen(model, options.layers)
+        return _with_labels(model, options.disparities)
     if options.stages[0] != "unary":
         raise InputError(
             f"Stage {options.stage} continues an earlier one",
-            "Give the model to start from with --init, or train with --stage all",
+            "Give the model to start from as `init`, or train with `stage=all`",
         )
     layers = _LAYERS if options.layers is None else options.layers
-    return new_model(layers, options.filters, options.with_xy, options.seed, options.iterations)
+    model = new_model(layers, options.filters, options.with_xy, options.seed, options.iterations)
+    return _with_labels(model, options.disparities)
+
+
+def _with_labels(model: StereoModel, disparities: int | None) -> StereoModel:
+    """The model, with the labels that it is trained with as its default, if they were given."""
+    if disparities is None:
+        return model
+    trained = with_config(model, disparities=disparities)
+    labels = trained.config.label_range
+    described = f"trained with the disparities {labels.minimum:g} to {labels.maximum:g}"
+    return with_config(trained, description=described)
 
 
 def _augmentation(options: TrainOptions) -> AugmentOptions:

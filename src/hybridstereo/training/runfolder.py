@@ -68,7 +68,7 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        """The checkpoint that ``--resume`` continues from."""
+        """The checkpoint that a resumed run continues from."""
         return self.path / "last.h5"
 
     @property
@@ -85,14 +85,14 @@ class RunFolder:
         if (self.path / "config.json").exists():
             raise OutputError(
                 f"{self.path} already holds a training run",
-                "Continue it with --resume or choose another --output",
+                "Continue it with `resume` or choose another `output`",
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OutputError(
                 f"The folder {self.path} cannot be created: {error.strerror}",
-                "Choose another --output",
+                "Choose another `output`",
             ) from error
         self.write_json("config.json", config)
         self.log.write_bytes(b"")
@@ -110,7 +110,7 @@ class RunFolder:
         except FileNotFoundError as error:
             raise InputError(
                 f"There is no training run in {self.path}",
-                "Start one without --resume, or give its folder with --output",
+                "Start one without `resume`, or give its folder as `output`",
             ) from error
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read", "Start a new run") from error

@@ -22,7 +22,7 @@ from ..datasets.loader import PairCache, PairLoader
 from ..errors import StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
-from ..labels import LabelRange
+from ..labels import LabelRange, labels_for
 from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
 from .gridsearch import Judge, OnPoint, Point, plan_length, search, search_imitation
@@ -38,7 +38,7 @@ from .steps import (
     structured_step,
     unary_step,
 )
-from .validation import labels_for, validate
+from .validation import validate
 from .whitening import gradient_metric, whiten_first_layer, whitened_gradient, window_moments
 
 STAGES = ("unary", "crf", "joint", "full")
@@ -97,7 +97,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrainingContext:
     """What all stages share."""
 
     backend: Backend
@@ -118,6 +118,12 @@ class Setting:
     checkpoint_every: int
     stop_requested: Callable[[], bool]
 
+    def label_range(self, model: StereoModel, pair: StereoPair) -> LabelRange:
+        """The labels that a pair is trained with: those that it would be evaluated with."""
+        return labels_for(
+            model.config.label_range, disparities=self.disparities, search_range=pair.search_range
+        )
+
 
 def new_model(layers: int, filters: int, with_xy: bool, seed: int, iterations: int) -> StereoModel:
     """A Unary-CNN with weights drawn from N(0, 1/fan-in) and zero biases."""
@@ -134,107 +140,107 @@ def _random_layer(rng: np.random.Generator, shape: tuple[int, int, int, int]) ->
     return ConvLayer(weight, np.zeros(shape[0], np.float32))
 
 
-def begin(stage: str, model: StereoModel, setting: Setting) -> StereoModel:
+def begin(stage: str, model: StereoModel, context: TrainingContext) -> StereoModel:
     """The model that a stage starts from, given the result of the stage before it."""
     if stage == "unary":
         return with_config(model, method="argmax")
     model = with_config(model, method="crf")
     if stage == "full" and model.config.edge_model != "cnn":
-        return _with_imitated_edges(model, setting)
+        return _with_imitated_edges(model, context)
     return model
 
 
-def _with_imitated_edges(model: StereoModel, setting: Setting) -> StereoModel:
+def _with_imitated_edges(model: StereoModel, context: TrainingContext) -> StereoModel:
     """The model with a Pairwise-CNN; of several imitations the best on the validation pairs."""
-    pairs = _some_pairs(setting, _IMITATION_PAIRS)
+    pairs = _some_pairs(context, _IMITATION_PAIRS)
 
     def imitate(contrast: StereoModel) -> StereoModel:
-        imitation, explained = imitate_contrast(contrast, setting.backend, pairs, setting.seed)
-        setting.reporter.message(
+        imitation, explained = imitate_contrast(contrast, context.backend, pairs, context.seed)
+        context.reporter.message(
             f"the Pairwise-CNN explains {100 * explained:.0f} % of the contrast weights' variance"
         )
         return imitation
 
-    if not setting.validation:
+    if not context.validation:
         return imitate(model)
     table: list[dict[str, Any]] = []
     best = search_imitation(
         model,
-        _judge(model, setting, setting.validation),
-        setting.criterion,
-        _table_writer("full", table, setting),
+        _judge(model, context, context.validation),
+        context.criterion,
+        _table_writer("full", table, context),
         imitate,
     )
-    setting.folder.write_json("full_grid.json", table)
+    context.folder.write_json("full_grid.json", table)
     return best
 
 
-def _judge(model: StereoModel, setting: Setting, samples: Sequence[Sample]) -> Judge:
-    return Judge(model, setting.backend, setting.cache, samples, setting.disparities)
+def _judge(model: StereoModel, context: TrainingContext, samples: Sequence[Sample]) -> Judge:
+    return Judge(model, context.backend, context.cache, samples, context.disparities)
 
 
 def _table_writer(
-    stage: str, table: list[dict[str, Any]], setting: Setting, most: int | None = None
+    stage: str, table: list[dict[str, Any]], context: TrainingContext, most: int | None = None
 ) -> OnPoint:
     """What keeps and reports the points of a grid search, ``most`` of them at most."""
 
     def on_point(point: Point, figures: dict[str, float]) -> None:
         table.append({**point, **figures})
-        setting.reporter.message(
+        context.reporter.message(
             f"{stage} {len(table)}{f'/{most}' if most else ''}: "
             + " ".join(f"{name} {value:.3g}" for name, value in point.items())
-            + f" -> {setting.criterion} {figures[setting.criterion]:.2f} %"
+            + f" -> {context.criterion} {figures[context.criterion]:.2f} %"
         )
 
     return on_point
 
 
-def start_from_random(model: StereoModel, setting: Setting) -> StereoModel:
+def start_from_random(model: StereoModel, context: TrainingContext) -> StereoModel:
     """A new model whose first layer suits the windows of the training images."""
-    return whiten_first_layer(model, _moments(model, setting))
+    return whiten_first_layer(model, _moments(model, context))
 
 
-def _moments(model: StereoModel, setting: Setting) -> np.ndarray:
-    return window_moments(model, [pair.left for pair in _some_pairs(setting, _WHITENING_PAIRS)])
+def _moments(model: StereoModel, context: TrainingContext) -> np.ndarray:
+    return window_moments(model, [pair.left for pair in _some_pairs(context, _WHITENING_PAIRS)])
 
 
-def _some_pairs(setting: Setting, count: int) -> list[StereoPair]:
+def _some_pairs(context: TrainingContext, count: int) -> list[StereoPair]:
     """About so many training pairs, spread over each source in proportion to its weight."""
-    weights = setting.dataset.weights
+    weights = context.dataset.weights
     chosen: list[Sample] = []
     for source, weight in weights.items():
-        samples = [sample for sample in setting.training if sample.source == source]
+        samples = [sample for sample in context.training if sample.source == source]
         share = max(round(count * weight / sum(weights.values())), 1)
         chosen += samples[:: max(len(samples) // share, 1)][:share]
-    return [setting.cache.load(sample) for sample in chosen]
+    return [context.cache.load(sample) for sample in chosen]
 
 
-def run_search(setting: Setting, checkpoint: Checkpoint) -> StereoModel:
+def run_search(context: TrainingContext, checkpoint: Checkpoint) -> StereoModel:
     """Stage ``crf``: grid search on the validation pairs; the table goes to crf_grid.json."""
     begun = time.perf_counter()
     table: list[dict[str, Any]] = []
     model = search(
         checkpoint.model,
-        _judge(checkpoint.model, setting, setting.validation or setting.training),
-        setting.criterion,
-        _table_writer("crf", table, setting, plan_length()),
+        _judge(checkpoint.model, context, context.validation or context.training),
+        context.criterion,
+        _table_writer("crf", table, context, plan_length()),
     )
-    setting.folder.write_json("crf_grid.json", table)
-    best = min(table, key=lambda row: row[setting.criterion])
-    checkpoint.position.best = best[setting.criterion]
-    _log_validation(setting, "crf", len(table), best, time.perf_counter() - begun)
-    setting.folder.save_best(model)
+    context.folder.write_json("crf_grid.json", table)
+    best = min(table, key=lambda row: row[context.criterion])
+    checkpoint.position.best = best[context.criterion]
+    _log_validation(context, "crf", len(table), best, time.perf_counter() - begun)
+    context.folder.save_best(model)
     return model
 
 
 def run_gradient(
-    setting: Setting, stage: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
+    context: TrainingContext, stage: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
 ) -> StereoModel:
     """A stage that follows gradients; returns the best model by validation (the last without).
 
     Parameters
     ----------
-    setting
+    context
         Data, device, folder.
     stage
         ``unary``, ``joint`` or ``full``.
@@ -244,7 +250,7 @@ def run_gradient(
         How to step and when to stop.
     """
     position = checkpoint.position
-    backend = setting.backend
+    backend = context.backend
     model = on_device(checkpoint.model, backend)
     everything = parameters_of(model)
     parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[stage])}
@@ -253,40 +259,40 @@ def run_gradient(
     }
     optimiser = Sgd(parameters, sgd, rates, backend)
     optimiser.restore_momentum(checkpoint.momentum)
-    steps_of = _step_function(setting, stage)
+    steps_of = _step_function(context, stage)
     # The rates of the other stages were found without it.
-    metric = gradient_metric(_moments(checkpoint.model, setting)) if stage == "unary" else None
-    validates = bool(setting.validation)
+    metric = gradient_metric(_moments(checkpoint.model, context)) if stage == "unary" else None
+    validates = bool(context.validation)
 
     def validate_now() -> None:
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
         figures = validate(
-            model, setting.backend, setting.cache, setting.validation, method, setting.disparities
+            model, context.backend, context.cache, context.validation, method, context.disparities
         )
-        better = figures[setting.criterion] < position.best
+        better = figures[context.criterion] < position.best
         if better:
-            position.best = figures[setting.criterion]
-            setting.folder.save_best(on_host(model, backend))
-        _log_validation(setting, stage, position.step, figures, time.perf_counter() - begun)
-        setting.reporter.validation(stage, position.step, figures, better)
+            position.best = figures[context.criterion]
+            context.folder.save_best(on_host(model, backend))
+        _log_validation(context, stage, position.step, figures, time.perf_counter() - begun)
+        context.reporter.validation(stage, position.step, figures, better)
 
     if position.step == 0 and validates and stage != "unary":
         validate_now()
     pairs = PairLoader(
-        setting.dataset,
-        setting.training,
-        setting.seed * 16 + list(_TRAINED).index(stage),
-        setting.augment,
-        position.step * setting.batch,
-        cache=setting.cache,
+        context.dataset,
+        context.training,
+        context.seed * 16 + list(_TRAINED).index(stage),
+        context.augment,
+        position.step * context.batch,
+        cache=context.cache,
     )
     with pairs as loader:
         while budget.progress(position) < 1.0:
             begun = time.perf_counter()
             lr = learning_rate(sgd, budget.progress(position))
             score = position.step % _SCORE_EVERY == 0
-            batch = [pair for _, pair in islice(loader, setting.batch)]
+            batch = [pair for _, pair in islice(loader, context.batch)]
             mean = _mean_step(backend, steps_of(model, batch, score))
             entry = _check_and_describe(backend, stage, position.step, mean, lr)
             if metric is not None:
@@ -301,51 +307,53 @@ def run_gradient(
             position.seconds += time.perf_counter() - begun
             entry |= {"p1": model.config.p1, "p2": model.config.p2}
             entry |= {"seconds": round(time.perf_counter() - begun, 4)}
-            setting.folder.append(entry)
+            context.folder.append(entry)
             progress = budget.progress(position)
-            setting.reporter.step(stage, position.step, budget.steps, progress, entry)
+            context.reporter.step(stage, position.step, budget.steps, progress, entry)
 
             over = progress >= 1.0
-            if validates and (over or position.step % setting.validate_every == 0):
+            if validates and (over or position.step % context.validate_every == 0):
                 validate_now()
-            stop = setting.stop_requested()
-            if stop or over or position.step % setting.checkpoint_every == 0:
+            stop = context.stop_requested()
+            if stop or over or position.step % context.checkpoint_every == 0:
                 checkpoint.model = on_host(model, backend)
                 checkpoint.momentum = {
                     name: backend.to_host(x) for name, x in optimiser.momentum.items()
                 }
-                setting.folder.save(checkpoint)
+                context.folder.save(checkpoint)
             if stop:
                 raise KeyboardInterrupt
     if not validates:
-        setting.folder.save_best(on_host(model, backend))
-    return setting.folder.load_best()
+        context.folder.save_best(on_host(model, backend))
+    return context.folder.load_best()
 
 
 def _step_function(
-    setting: Setting, stage: str
+    context: TrainingContext, stage: str
 ) -> Callable[[StereoModel, Sequence[StereoPair], bool], list[Step]]:
     """What computes the steps of a batch, each pair by itself."""
-    backend = setting.backend
+    backend = context.backend
     checked: set[tuple[int, int, int]] = set()
 
-    def check_memory(model: StereoModel, pair: StereoPair, labels: LabelRange) -> None:
+    def check_memory(model: StereoModel, pair: StereoPair, label_range: LabelRange) -> None:
         # Only before the first step of this size: afterwards its memory is in use.
         height, width, _ = pair.left.shape
-        if (size := (height, width, labels.count)) not in checked:
-            require_training_memory(model, *size, backend, backend.calls_at_once(setting.batch))
+        if (size := (height, width, label_range.count)) not in checked:
+            require_training_memory(model, *size, backend, backend.calls_at_once(context.batch))
             checked.add(size)
 
     def steps(model: StereoModel, pairs: Sequence[StereoPair], score: bool) -> list[Step]:
-        labelled = [(pair, labels_for(pair, setting.disparities)) for pair in pairs]
-        for pair, labels in labelled:
-            check_memory(model, pair, labels)
+        labelled = [(pair, context.label_range(model, pair)) for pair in pairs]
+        for pair, label_range in labelled:
+            check_memory(model, pair, label_range)
 
         def step(item: tuple[StereoPair, LabelRange]) -> Step:
-            pair, labels = item
+            pair, label_range = item
             if stage == "unary":
-                return unary_step(model, backend, pair, labels, setting.soft_target)
-            return structured_step(model, backend, pair, labels, setting.hinge, score)
+                return unary_step(model, backend, pair, label_range, context.soft_target)
+            return structured_step(
+                model, backend, pair, label_range, context.hinge, score, stage == "full"
+            )
 
         return backend.side_by_side(step, labelled)
 
@@ -380,7 +388,7 @@ def _check_and_describe(
     if not math.isfinite(mean.loss) or not all(map(math.isfinite, norms.values())):
         raise TrainingDivergedError(
             f"Stage {stage} diverged at step {step}: the loss or a gradient is not a number",
-            "The last good checkpoint is kept; start again with a smaller --lr",
+            "The last good checkpoint is kept; start again with a smaller `lr`",
         )
     name = "cross_entropy" if stage == "unary" else "hinge"
     entry = {"kind": "step", "stage": stage, "step": step, name: mean.loss}
@@ -402,9 +410,9 @@ def _with_penalties(model: StereoModel, parameters: dict[str, np.ndarray]) -> St
 
 
 def _log_validation(
-    setting: Setting, stage: str, step: int, figures: dict[str, float], seconds: float
+    context: TrainingContext, stage: str, step: int, figures: dict[str, float], seconds: float
 ) -> None:
-    setting.folder.append(
+    context.folder.append(
         {
             "kind": "validation",
             "stage": stage,

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..crf import EdgeWeights
+from ..correlation import correlation_backward, correlation_forward, softmax_backward
+from ..crf import solve
 from ..datasets import StereoPair
-from ..edges import pairwise_backward, pairwise_forward, pairwise_input
+from ..disparity import cheapest_labels
+from ..edges import edges_backward, edges_forward, edges_input
 from ..features import ConvLayer, features_backward, features_forward, network_input
-from ..kernels import Backend
+from ..kernels import Array, Backend
 from ..labels import LabelRange
-from ..model import StageClock, StereoModel, edge_weights
+from ..model import StereoModel
 from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
 
 Gradients = dict[str, np.ndarray]
@@ -64,27 +66,27 @@ def _named(network: str, layers: Sequence[ConvLayer]) -> Gradients:
 
 
 class _UnaryPass:
-    """Images -> unary volume, with everything that the way back needs."""
+    """Images -> matching costs, with everything that the way back needs."""
 
     def __init__(
-        self, model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange
+        self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
     ) -> None:
         self._layers, self._backend = model.unary, backend
-        self._disparities = labels.disparities
-        self._kept: list[list[np.ndarray]] = [[], []]
+        self._label_range = label_range
+        self._kept: list[list[Array]] = [[], []]
         views = (pair.left, pair.left_statistics), (pair.right, pair.right_statistics)
         for (image, stats), kept in zip(views, self._kept, strict=True):
             network_in = backend.to_device(network_input(image, model.unary, stats))
             features_forward(backend, network_in, model.unary, kept)
-        self.volume = backend.correlation_forward(*self._features, self._disparities)
+        self.costs = correlation_forward(backend, *self._features, label_range)
 
     @property
-    def _features(self) -> tuple[np.ndarray, np.ndarray]:
+    def _features(self) -> tuple[Array, Array]:
         return self._kept[0][-1], self._kept[1][-1]
 
-    def backward(self, ds: np.ndarray) -> Gradients:
+    def backward(self, dscores: Array) -> Gradients:
         """Gradients of the Unary-CNN; both images share it, so theirs add."""
-        dfeatures = self._backend.scores_backward(ds, *self._features, self._disparities)
+        dfeatures = correlation_backward(self._backend, dscores, *self._features, self._label_range)
         left, right = (
             _named("unary", features_backward(self._backend, gradient, kept, self._layers))
             for gradient, kept in zip(dfeatures, self._kept, strict=True)
@@ -95,46 +97,41 @@ class _UnaryPass:
 
 
 def unary_step(
-    model: StereoModel, backend: Backend, pair: StereoPair, labels: LabelRange, soft: bool
+    model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange, soft: bool
 ) -> Step:
     """Cross-entropy of the network alone (stage ``unary``)."""
-    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
-    forward = _UnaryPass(model, backend, pair, labels)
-    loss, ds = cross_entropy(backend, forward.volume, target, soft)
-    figures = _training_error(backend, backend.argmin(forward.volume), target, labels)
-    return Step(loss, forward.backward(ds), figures)
+    target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
+    forward = _UnaryPass(model, backend, pair, label_range)
+    loss, dscores = cross_entropy(backend, forward.costs, target, soft)
+    label_map = cheapest_labels(backend, forward.costs)
+    figures = _training_error(backend, label_map, target, label_range)
+    return Step(loss, forward.backward(dscores), figures)
 
 
 def structured_step(
     model: StereoModel,
     backend: Backend,
     pair: StereoPair,
-    labels: LabelRange,
+    label_range: LabelRange,
     options: HingeOptions,
     score: bool = False,
+    train_edges: bool = True,
 ) -> Step:
     """Structured hinge of the whole model (stages ``joint`` and ``full``).
 
-    The Pairwise-CNN gets gradients if the model uses it.  The minimiser that the hinge needs is
-    that of the augmented problem, so the training error costs a solution of its own: ``score``
-    asks for it.
+    The Pairwise-CNN gets gradients if the model has one and ``train_edges`` asks for them.  The
+    minimiser that the hinge needs is that of the augmented problem, so the training error costs a
+    solution of its own: ``score`` asks for it.
     """
     config = model.config
-    target = make_target(pair.disparity, pair.valid, labels).on_device(backend)
-    forward = _UnaryPass(model, backend, pair, labels)
-    kept: list[np.ndarray] = []
-    if config.edge_model == "cnn":
-        network_in = backend.to_device(
-            pairwise_input(pair.left, model.unary, model.pairwise, pair.left_statistics)
-        )
-        edges = EdgeWeights(
-            *pairwise_forward(backend, network_in, model.pairwise, config.weight_scale, kept)
-        )
-    else:
-        edges = edge_weights(model, backend, pair.left, StageClock())
+    target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
+    forward = _UnaryPass(model, backend, pair, label_range)
+    kept: list[Array] = []
+    edges_in = backend.to_device(edges_input(pair.left, model.edges, pair.left_statistics))
+    edges = edges_forward(backend, edges_in, model.edges, kept if train_edges else None)
     hinge = structured_hinge(
         backend,
-        forward.volume,
+        forward.costs,
         edges,
         config.penalties,
         target,
@@ -145,25 +142,21 @@ def structured_step(
     )
     figures = {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement}
     if score:
-        crf = edges.wx, edges.wy, config.p1, config.p2
-        minorant, _ = backend.dual_mm(forward.volume, *crf, options.iterations)
-        figures |= _training_error(backend, backend.read_out(minorant), target, labels)
-    gradients = forward.backward(backend.softmax_backward(forward.volume, hinge.df))
+        solution = solve(backend, forward.costs, edges, config.penalties, options.iterations)
+        figures |= _training_error(backend, solution.label_map, target, label_range)
+    gradients = forward.backward(softmax_backward(backend, forward.costs, hinge.df))
     if kept:
         gradients |= _named(
-            "pairwise",
-            pairwise_backward(
-                backend, hinge.dwx, hinge.dwy, kept, model.pairwise, config.weight_scale
-            ),
+            "pairwise", edges_backward(backend, hinge.dwx, hinge.dwy, kept, model.edges)
         )
     gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
     return Step(hinge.loss, gradients, figures)
 
 
 def _training_error(
-    backend: Backend, chosen: np.ndarray, target: Target, labels: LabelRange
+    backend: Backend, label_map: Array, target: Target, label_range: LabelRange
 ) -> dict[str, float]:
     """bad1..bad4 of a labelling of the training crop, in percent, without refinement."""
     pixels = (1, 2, 3, 4)
-    shares = bad_labels(backend, chosen, target, [x / labels.step for x in pixels])
+    shares = bad_labels(backend, label_map, target, [x / label_range.step for x in pixels])
     return {f"bad{x}": share for x, share in zip(pixels, shares, strict=True)}

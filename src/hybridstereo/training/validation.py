@@ -1,60 +1,51 @@
-"""Figures of a model on the validation pairs."""
+"""Figures of a model on the validation pairs, by the rules that `hstereo eval` prints them by."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
+from ..evaluation.protocol import SceneScores, dataset_protocol, mean_figures, score_scene
 from ..kernels import Backend
-from ..labels import LabelRange
-from ..metrics import Scores, per_image_mean, score
-from ..model import StereoModel, predict
+from ..model import StereoModel
+from ..stereo import Stereo
 
-THRESHOLDS = (1.0, 2.0, 3.0, 4.0)
 CRITERIA = ("benchmark", "bad1", "bad2", "bad3", "bad4", "d1")
-"""The figures that models can be compared by, all in percent.
+"""The figures that models can be compared by, all in percent, over non-occluded pixels.
 
-``benchmark`` is what each data set itself ranks by: D1 for KITTI, bad1 for the others.  Of a
-mixture it is the mean over the data sets, so that one with many or difficult pairs does not decide
-alone.
+``benchmark`` is what each data set itself ranks by: D1 for KITTI, bad1 for the others.  Each is
+what `hstereo eval` would print for the same scenes; of a mixture it is the mean over the data
+sets, so that one with many or difficult pairs does not decide alone.
 """
 
-_RANKED_BY = {"kitti": "d1"}
 
-# Labels come in multiples of this, so that pairs of similar range share compiled shapes and BLAS
-# gets even blocks.
-_LABEL_MULTIPLE = 8
+def validation_figures(
+    samples: Sequence[Sample], maps: Iterable[tuple[StereoPair, np.ndarray]]
+) -> dict[str, float]:
+    """Those of `CRITERIA`, from the pair and the disparity map of every sample, in order."""
+    by_source: dict[str, dict[str, SceneScores]] = {}
+    for sample, (pair, disparity) in zip(samples, maps, strict=True):
+        protocol = dataset_protocol(sample.source)
+        scores = score_scene(protocol, disparity, pair)
+        by_source.setdefault(sample.source, {})[sample.name] = scores
+    tables = []
+    for source, scores_of in by_source.items():
+        protocol = dataset_protocol(source)
+        means = mean_figures(protocol, scores_of)
+        means["benchmark"] = means.get(protocol.primary_of(means), math.nan)
+        means["d1"] = means.get("d1_noc", means.get("d1", math.nan))
+        tables.append(means)
+    return {name: _mean([table.get(name, math.nan) for table in tables]) for name in CRITERIA}
 
 
-def labels_for(pair: StereoPair, disparities: int | None) -> LabelRange:
-    """The labels to train or validate a pair with: as asked for, or what its data set says."""
-    if disparities is not None:
-        return LabelRange(0.0, disparities)
-    return LabelRange(0.0, -(-pair.search_range // _LABEL_MULTIPLE) * _LABEL_MULTIPLE)
-
-
-def score_prediction(disparity: np.ndarray, pair: StereoPair) -> Scores:
-    """Figures over non-occluded pixels with known truth."""
-    return score(disparity, pair.disparity, pair.valid, THRESHOLDS)
-
-
-def mean_figures(samples: Sequence[Sample], scores: Sequence[Scores]) -> dict[str, float]:
-    """Those of `CRITERIA` in percent, each but ``benchmark`` the mean over images."""
-    by_source: dict[str, list[Scores]] = {}
-    for sample, its_scores in zip(samples, scores, strict=True):
-        by_source.setdefault(sample.source, []).append(its_scores)
-    ranked = [
-        per_image_mean(of_source)[_RANKED_BY.get(source, "bad1")]
-        for source, of_source in by_source.items()
-    ]
-    known = [figure for figure in ranked if not math.isnan(figure)]
-    benchmark = sum(known) / len(known) if known else math.nan
-    means = {**per_image_mean(scores), "benchmark": benchmark}
-    return {name: means[name] for name in CRITERIA}
+def _mean(values: Sequence[float]) -> float:
+    """Over those that exist: a data set without known truth has no figures."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) / len(known) if known else math.nan
 
 
 def validate(
@@ -66,10 +57,13 @@ def validate(
     disparities: int | None,
 ) -> dict[str, float]:
     """The figures of `CRITERIA` on complete images, refined if the method is ``crf``."""
-    scores = []
-    for sample in samples:
+    stereo = Stereo(model, backend)
+
+    def matched(sample: Sample) -> tuple[StereoPair, np.ndarray]:
         pair = cache.load(sample)
-        labels = labels_for(pair, disparities)
-        prediction = predict(model, backend, pair.left, pair.right, labels=labels, method=method)
-        scores.append(score_prediction(prediction.disparity, pair))
-    return mean_figures(samples, scores)
+        result = stereo.match(
+            pair.left, pair.right, disparities, search_range=pair.search_range, method=method
+        )
+        return pair, result.disparity
+
+    return validation_figures(samples, map(matched, samples))

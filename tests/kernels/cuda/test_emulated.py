@@ -19,7 +19,8 @@ from hybridstereo import kernels
 from hybridstereo.datasets import StereoPair
 from hybridstereo.kernels.cuda import cudalib
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import ModelConfig, StereoModel, on_device, on_host, predict
+from hybridstereo.model import ModelConfig, StereoModel, on_device, on_host
+from hybridstereo.stereo import Stereo
 from hybridstereo.training.optim import Sgd, SgdOptions, clip_gradients
 from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
 
@@ -194,8 +195,8 @@ def test_prediction_equals_the_cpu_and_only_maps_come_down(device, rng, edge_mod
     model = stereo_model(rng, edge_model)
     pair = stereo_pair(rng)
     labels = LabelRange(-1.0, 6)
-    found = predict(on_device(model, cuda), cuda, pair.left, pair.right, labels=labels)
-    expected = predict(model, cpu, pair.left, pair.right, labels=labels)
+    found = Stereo(on_device(model, cuda), cuda).match(pair.left, pair.right, labels=labels)
+    expected = Stereo(model, cpu).match(pair.left, pair.right, labels=labels)
     np.testing.assert_allclose(found.disparity, expected.disparity, atol=2e-3)
     np.testing.assert_allclose(found.bounds, expected.bounds, rtol=1e-5)
     assert found.energy == pytest.approx(expected.energy, rel=1e-5)
@@ -205,9 +206,9 @@ def test_prediction_equals_the_cpu_and_only_maps_come_down(device, rng, edge_mod
 def test_second_frame_allocates_nothing(device, rng, monkeypatch):
     model = on_device(stereo_model(rng, "cnn"), cuda)
     pair = stereo_pair(rng)
-    first = predict(model, cuda, pair.left, pair.right, labels=LabelRange(0, 5))
+    first = Stereo(model, cuda).match(pair.left, pair.right, labels=LabelRange(0, 5))
     monkeypatch.setattr(device, "allocate", None)
-    second = predict(model, cuda, pair.left, pair.right, labels=LabelRange(0, 5))
+    second = Stereo(model, cuda).match(pair.left, pair.right, labels=LabelRange(0, 5))
     assert first.disparity.tobytes() == second.disparity.tobytes()
 
 

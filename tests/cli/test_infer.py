@@ -1,0 +1,109 @@
+"""`hstereo infer`: outputs, formats, the report, and what is refused before the work."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from support.commands import assert_one_sentence, run
+
+from hybridstereo.cli.infer import _default_outputs
+from hybridstereo.io.disparity import read_disparity
+from hybridstereo.io.images import read_image
+from hybridstereo.models.zoo import load_model, save_model
+from hybridstereo.stereo import Stereo
+
+
+def infer(capsys, pair, *arguments) -> dict:
+    """The report of a run with 16 labels that has to succeed."""
+    code, out, err = run(capsys, "infer", *pair, "--disparities", 16, "--json", *arguments)
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("suffix", [".pfm", ".npy", ".tif", ".png"])
+def test_suffix_picks_the_format(capsys, sample_crop, tmp_path, suffix):
+    output = str(tmp_path / f"map{suffix}")
+    report = infer(capsys, sample_crop, "-o", output)
+    stored = read_disparity(output)
+    assert report["outputs"] == {"disparity": output}
+    visible = stored < np.inf  # a 16-bit PNG cannot hold disparity 0
+    tolerance = 1 / 256 if suffix == ".png" else 0
+    expected = Stereo().match(*sample_crop, disparities=16).disparity
+    assert np.abs(stored - expected)[visible].max() <= tolerance
+    assert visible.mean() > 0.9
+
+
+def test_color_picture(capsys, sample_crop, tmp_path):
+    color = str(tmp_path / "c.png")
+    report = infer(capsys, sample_crop, "-o", tmp_path / "d.pfm", "--color", color)
+    assert report["outputs"]["color"] == color
+    picture = read_image(color)
+    assert picture.shape == (40, 60, 3)
+    assert picture.std() > 0.1
+
+
+@pytest.mark.parametrize(("model", "edges"), [("census", "contrast"), ("general", "pairwise_cnn")])
+def test_report_for_json(capsys, sample_crop, tmp_path, model, edges):
+    report = infer(capsys, sample_crop, "-o", tmp_path / "d.pfm", "--model", model)
+    assert (report["width"], report["height"]) == (60, 40)
+    assert report["labels"] == {
+        "count": 16,
+        "min_disparity": 0.0,
+        "max_disparity": 15.0,
+        "step": 1.0,
+    }
+    assert len(report["lower_bounds"]) == 5
+    assert report["lower_bounds"] == report["lower_bounds_per_sweep"][1::2]
+    assert report["lower_bounds"][-1] <= report["energy"]
+    stages = ["input", "unary_cnn", "correlation", edges, "crf", "refinement", "total"]
+    assert list(report["seconds"]) == stages
+    assert report["memory"]["volume_bytes"] == 60 * 40 * 16 * 4
+    assert report["memory"]["peak_bytes"] > 1e7
+
+
+def test_argmax_report_has_no_energy(capsys, sample_crop, tmp_path):
+    report = infer(capsys, sample_crop, "-o", tmp_path / "d.pfm", "--method", "argmax")
+    assert report["energy"] is None
+    assert report["lower_bounds"] is None
+    disparity = read_disparity(tmp_path / "d.pfm")
+    np.testing.assert_array_equal(disparity, np.round(disparity))
+
+
+def test_same_file_twice(capsys, sample_crop, tmp_path):
+    for name in ("a.pfm", "b.pfm"):
+        infer(capsys, sample_crop, "-o", tmp_path / name)
+    assert (tmp_path / "a.pfm").read_bytes() == (tmp_path / "b.pfm").read_bytes()
+
+
+def test_run_folder_as_model(capsys, sample_crop, tmp_path):
+    (tmp_path / "run").mkdir()
+    save_model(tmp_path / "run" / "best.h5", load_model("census"))
+    for name, model in (("a.pfm", "census"), ("b.pfm", tmp_path / "run")):
+        infer(capsys, sample_crop, "-o", tmp_path / name, "--model", model)
+    assert (tmp_path / "a.pfm").read_bytes() == (tmp_path / "b.pfm").read_bytes()
+
+
+@pytest.mark.parametrize("output", ["map.xyz", "map", "missing/map.pfm"])
+def test_bad_output_is_refused_before_the_work(capsys, sample_crop, tmp_path, output, monkeypatch):
+    monkeypatch.setattr(Stereo, "match", lambda *a, **k: pytest.fail("worked"))
+    assert_one_sentence(*run(capsys, "infer", *sample_crop, "-o", tmp_path / output))
+
+
+def test_failed_write_leaves_the_old_file(capsys, sample_crop, tmp_path):
+    output = tmp_path / "d.png"
+    output.write_bytes(b"precious")
+    # negative disparities do not fit a KITTI PNG
+    negative = ("--disparities", 4, "--min-disparity", -20)
+    assert_one_sentence(*run(capsys, "infer", *sample_crop, "-o", output, *negative))
+    assert output.read_bytes() == b"precious"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["d.png", "left.png", "right.png"]
+
+
+def test_default_outputs():
+    assert _default_outputs("a/b/left.view.png") == (
+        "left.view_disparity.pfm",
+        "left.view_disparity.png",
+    )
+    assert _default_outputs("-") == ("stdin_disparity.pfm", "stdin_disparity.png")

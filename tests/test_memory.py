@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from hybridstereo import memory
+from hybridstereo.errors import OutOfMemoryError
+from hybridstereo.models.census import census_model
+from hybridstereo.stereo import Stereo
+
+
+def limit_memory(monkeypatch, count):
+    """Let the machine have ``count`` bytes left, and our own kernels none in store."""
+    monkeypatch.setattr(memory, "available_memory", lambda: count)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+
+
+def test_memory_in_store_counts_as_free(monkeypatch):
+    limit_memory(monkeypatch, 1_000_000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 1_000_000_000)
+    memory.require_memory(census_model(), 400, 500, 16)
+
+
+def test_too_many_disparities_for_the_memory(sample_crop, monkeypatch):
+    limit_memory(monkeypatch, 10_000_000)
+    with pytest.raises(OutOfMemoryError, match="Use `disparities="):
+        Stereo("census", "cpu").match(*sample_crop, disparities=100_000)
+
+
+def test_suggested_number_of_disparities_fits(monkeypatch):
+    limit_memory(monkeypatch, 400_000_000)
+    with pytest.raises(OutOfMemoryError) as caught:
+        memory.require_memory(census_model(), 400, 500, 1000)
+    suggested = int(str(caught.value).split("`disparities=")[1].split("`")[0])
+    memory.require_memory(census_model(), 400, 500, suggested)
+    assert suggested > 100
+
+
+def test_image_too_large_for_the_memory(monkeypatch):
+    limit_memory(monkeypatch, 1_000_000)
+    with pytest.raises(OutOfMemoryError, match="Use smaller images"):
+        memory.require_memory(census_model(), 4000, 5000, 1)
+
+
+def test_memory_estimate_is_at_most_three_volumes_and_features():
+    volume = 375 * 1242 * 128 * 4
+    features = 2 * 375 * 1242 * 100 * 4
+    assert memory.inference_memory(census_model(), 375, 1242, 128) <= 3 * volume + features
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(12, "12 B"), (1536, "1.5 kB"), (3 << 30, "3.0 GB"), (1 << 42, "4096.0 GB")]
+)
+def test_bytes_are_readable(count, text):
+    assert memory.format_bytes(count) == text
