@@ -21,7 +21,7 @@ from ..datasets import StereoPair
 from ..edges import pairwise_input
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
-from ..kernels.contrast_cpu import LUMA
+from ..kernels.constants import LUMA
 from ..model import IMAGE_CHANNELS, StageClock, StereoModel, edge_weights
 
 _FILTERS = 64
