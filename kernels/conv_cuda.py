@@ -1,13 +1,8 @@
-"""Convolution + bias + tanh on a GPU, channels last: forward and backward.
+"""Convolution + bias + tanh on a GPU, channels last: the twin of ``conv_cpu.py``.
 
-The twin of ``conv_cpu.py``: every layer of the Unary-CNN and the Pairwise-CNN (paper, sec. 3) is a
-*true* convolution (kernel rotated by 180 degrees, SPEC 1) over the valid extent:
-
-    y[r, c, o] = act(b[o] + sum_i sum_{u,v} W[o, i, u, v] * x[r + kh-1-u, c + kw-1-v, i])
-
-``convolve_cuda.py`` computes it, and with the transposed kernels the gradient of the input;
-``kernel_gradient_cuda.py`` the gradients of the kernels and biases.  No im2col, padded copy or
-pre-activation is ever written to memory.
+``cuda/convolve.py`` computes the convolution and, with the transposed kernels, the gradient of the
+input; ``cuda/kernel_gradient.py`` computes the gradients of the kernels and biases.  No im2col,
+padded copy or pre-activation is ever written to memory.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .cuda import cudalib
-from .cuda.convolve import TILE_WIDTH, blocks_of_filters, convolution, packing, tiling_for
+from .cuda.convolve import TILE_WIDTH, blocks_of_filters, convolution, convolution_tiling, packing
 from .cuda.kernel_gradient import kernel_gradient
 
 _PACKING_THREADS = 256
@@ -63,7 +58,7 @@ def _convolve(
     if not result.size:
         return result
 
-    tiling = tiling_for(shape, dtype.name, gate is not None)
+    tiling = convolution_tiling(shape, dtype.name, gate is not None)
     blocks = blocks_of_filters(tiling, filters)
     chunks = cudalib.blocks_for(channels, tiling.chunk)
     packed = cudalib.empty(
@@ -93,22 +88,7 @@ def _convolve(
 
 
 def conv_forward(x: Any, weight: Any, bias: Any | None, activate: bool) -> cudalib.DeviceArray:
-    """Valid convolution, bias and (optionally) tanh.
-
-    Parameters
-    ----------
-    x
-        Input (H, W, I), float32 or float64.
-    weight, bias
-        Kernels (O, I, kh, kw) and biases (O,) or none, of the same dtype.
-    activate
-        Apply tanh.
-
-    Returns
-    -------
-    y
-        (H - kh + 1, W - kw + 1, O).
-    """
+    """Valid convolution, bias and optional tanh, as `conv_cpu.conv_forward`."""
     x, weight, bias = _on_device(x, weight, bias)
     return _convolve(x, weight, bias, activate)
 
@@ -116,22 +96,7 @@ def conv_forward(x: Any, weight: Any, bias: Any | None, activate: bool) -> cudal
 def network_forward(
     x: Any, layers: Sequence[tuple[Any, Any | None]], activate_last: bool
 ) -> cudalib.DeviceArray:
-    """`conv_forward` of all layers, with tanh in between; the activations stay on the device.
-
-    Parameters
-    ----------
-    x
-        Input (H, W, I), float32 or float64.
-    layers
-        Kernels and biases, as in `conv_forward`.
-    activate_last
-        Apply tanh after the last layer as well.
-
-    Returns
-    -------
-    y
-        The output of the last layer.
-    """
+    """`conv_forward` of all layers, with tanh in between; the activations stay on the device."""
     for i, (weight, bias) in enumerate(layers):
         x = conv_forward(x, weight, bias, activate_last or i < len(layers) - 1)
     return x
@@ -140,23 +105,9 @@ def network_forward(
 def conv_backward(
     dy: Any, x: Any, weight: Any, y: Any | None, activate: bool, need_dx: bool = True
 ) -> tuple[cudalib.DeviceArray | None, cudalib.DeviceArray, cudalib.DeviceArray]:
-    """Gradients of a loss through `conv_forward`.
+    """Gradients of a loss through `conv_forward`, as `conv_cpu.conv_backward`.
 
-    Parameters
-    ----------
-    dy
-        Gradient with respect to y.
-    x, weight, activate
-        The arguments of `conv_forward`.
-    y
-        Its result; not needed without tanh.
-    need_dx
-        Compute dx.  The first layer of a network does not need it.
-
-    Returns
-    -------
-    dx, dweight, dbias
-        Gradients with respect to x (or none), weight and bias; the same bits on every call.
+    The same bits on every call.
     """
     dy, x, weight, gate = _on_device(dy, x, weight, y if activate else None)
     # The gradient of a convolution is a correlation with the same kernels, channels swapped.

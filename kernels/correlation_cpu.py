@@ -37,17 +37,17 @@ _BLOCK = 64
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _whole_scores(products: Any, newest: int, width: int, scores: Any, labels: int) -> None:
+def _whole_scores(products: Any, newest: int, width: int, scores: Any, label_count: int) -> None:
     """Scores of a pixel whose label k looks at ``newest - k``; scores: pointer to K."""
     restrict_arguments()
     # Inside the image are the labels in [low, high).
-    low = min(max(newest - (width - 1), 0), labels)
-    high = max(min(newest + 1, labels), low)
+    low = min(max(newest - (width - 1), 0), label_count)
+    high = max(min(newest + 1, label_count), low)
     for k in range(low):
         scores[k] = 0
     for k in range(low, high):
         scores[k] = products[k - newest]
-    for k in range(high, labels):
+    for k in range(high, label_count):
         scores[k] = 0
 
 
@@ -74,19 +74,19 @@ def _add(a: Any, b: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def _negated_softmax(scores: Any, costs: Any, labels: int) -> None:
+def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
     """costs = -softmax(scores), pointers to K; the scores are overwritten."""
     restrict_arguments()
     shift = -scores[0]
-    for k in range(1, labels):
+    for k in range(1, label_count):
         shift = minimum(shift, -scores[k])
     total = type(shift)(0)
-    for k in range(labels):
+    for k in range(label_count):
         value = simd.exp(scores[k] + shift)
         scores[k] = value
         total = _add(total, value)
     total = -total
-    for k in range(labels):
+    for k in range(label_count):
         costs[k] = scores[k] / total
 
 
@@ -108,7 +108,7 @@ def _pack_reversed(row: Any, panels: Any) -> None:
 def _correlate_row(
     left: Any,
     right: Any,
-    labels: LabelPositions,
+    positions: LabelPositions,
     panels: Any,
     pixels: Any,
     buffer: Any,
@@ -131,8 +131,8 @@ def _correlate_row(
                 pixels[i, c] = left[start + i, c]
 
         # Pixels [begin, end) of the other row are seen, which are in panels [first, last).
-        begin = max(start + labels.lowest, 0)
-        end = min(start + rows + labels.highest, width)
+        begin = max(start + positions.lowest, 0)
+        end = min(start + rows + positions.highest, width)
         first = last = 0
         if begin < end:
             first, last = (width - end) // lanes, (width - 1 - begin) // lanes + 1
@@ -144,11 +144,13 @@ def _correlate_row(
             x = start + i
             origin = i * columns + (width - 1 - first * lanes)
             pixel_zero = advance(pointer_to(buffer), origin)
-            if labels.whole:
-                _whole_scores(pixel_zero, x + labels.offsets[0], width, pointer_to(scores), count)
+            if positions.whole:
+                _whole_scores(
+                    pixel_zero, x + positions.offsets[0], width, pointer_to(scores), count
+                )
             else:
                 _fractional_scores(
-                    pixel_zero, x, width, labels.offsets, labels.fractions, pointer_to(scores)
+                    pixel_zero, x, width, positions.offsets, positions.fractions, pointer_to(scores)
                 )
             _negated_softmax(pointer_to(scores), advance(pointer_to(volume), x * count), count)
 
@@ -171,17 +173,17 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     """
     (height, width, channels), dtype = left.shape, left.dtype
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    labels = label_positions(disparities, dtype.type)
-    volume = buffers.empty((height, width, labels.size), dtype)
+    positions = label_positions(disparities, dtype.type)
+    volume = buffers.empty((height, width, positions.label_count), dtype)
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
         panels = np.empty((-(-width // lanes), channels, lanes), dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
         buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
-        scores = np.empty(labels.size, dtype)
+        scores = np.empty(positions.label_count, dtype)
         for y in rows:
-            _correlate_row(left[y], right[y], labels, panels, pixels, buffer, scores, volume[y])
+            _correlate_row(left[y], right[y], positions, panels, pixels, buffer, scores, volume[y])
 
     run_tiles(worker, range(height))
     return volume
@@ -214,8 +216,10 @@ def softmax_backward(f: np.ndarray, df: np.ndarray) -> np.ndarray:
         dL/ds (H, W, K), ``f * (df + sum_j f_j df_j)``.
     """
     ds = buffers.empty(f.shape, f.dtype)
-    labels = f.shape[2]
-    _softmax_backward_rows(f.reshape(-1, labels), df.reshape(-1, labels), ds.reshape(-1, labels))
+    label_count = f.shape[2]
+    _softmax_backward_rows(
+        f.reshape(-1, label_count), df.reshape(-1, label_count), ds.reshape(-1, label_count)
+    )
     return ds
 
 
@@ -226,20 +230,20 @@ class _Block(NamedTuple):
     band: slice
 
 
-def _blocks(width: int, labels: LabelPositions) -> list[_Block]:
+def _blocks(width: int, positions: LabelPositions) -> list[_Block]:
     """The blocks of a row, from left to right; a band may be empty."""
     blocks = []
     for x in range(0, width, _BLOCK):
         end = min(x + _BLOCK, width)
-        band_begin = min(max(x + labels.lowest, 0), width)
-        band_end = max(min(end + labels.highest, width), band_begin)
+        band_begin = min(max(x + positions.lowest, 0), width)
+        band_end = max(min(end + positions.highest, width), band_begin)
         blocks.append(_Block(slice(x, end), slice(band_begin, band_end)))
     return blocks
 
 
-def _band_buffer(width: int, labels: LabelPositions, dtype: Any) -> np.ndarray:
+def _band_buffer(width: int, positions: LabelPositions, dtype: Any) -> np.ndarray:
     """Room for the products of one block with its band."""
-    return np.empty(_BLOCK * min(width, _BLOCK + labels.highest - labels.lowest), dtype)
+    return np.empty(_BLOCK * min(width, _BLOCK + positions.highest - positions.lowest), dtype)
 
 
 def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
@@ -263,7 +267,7 @@ def _scatter_band(
 
     ds_row: (W, K) dL/ds; dband: (pixels, B), overwritten; the rest as in `_softmax_band`.
     """
-    labels = offsets.size
+    label_count = offsets.size
     for i in range(dband.shape[0]):
         x = x_start + i
         gradients = ds_row[x]
@@ -272,14 +276,14 @@ def _scatter_band(
             products[j] = 0
         if whole:
             newest = x + offsets[0]
-            low = min(max(newest - (width - 1), 0), labels)
-            high = max(min(newest + 1, labels), low)
+            low = min(max(newest - (width - 1), 0), label_count)
+            high = max(min(newest + 1, label_count), low)
             if high > low:
                 run = products[newest - (high - 1) - band_start :]
                 for j in range(high - low):
                     run[j] = gradients[high - 1 - j]
             continue
-        for k in range(labels):
+        for k in range(label_count):
             at = x + offsets[k]
             if 0 <= at < width:
                 if fractions[k] == 0:
@@ -308,13 +312,13 @@ def scores_backward(
         dL/dleft and dL/dright (H, W, C).
     """
     height, width, channels = left.shape
-    labels = label_positions(disparities, left.dtype.type)
-    blocks = _blocks(width, labels)
+    positions = label_positions(disparities, left.dtype.type)
+    blocks = _blocks(width, positions)
     dleft = buffers.empty(left.shape, left.dtype)
     dright = buffers.empty(right.shape, right.dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        buffer = _band_buffer(width, labels, left.dtype)
+        buffer = _band_buffer(width, positions, left.dtype)
         share = np.empty((buffer.size // _BLOCK, channels), left.dtype)
         for y in rows:
             dright[y] = 0
@@ -327,9 +331,9 @@ def scores_backward(
                     block.band.start,
                     block.x.start,
                     width,
-                    labels.offsets,
-                    labels.fractions,
-                    labels.whole,
+                    positions.offsets,
+                    positions.fractions,
+                    positions.whole,
                     dband,
                 )
                 np.matmul(dband, right[y, block.band], out=dleft[y, block.x])

@@ -102,7 +102,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
         ["int32"] * 6), threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
-        width: Any, channels: Any, labels: Any, chunks: Any, highest: Any, advance: Any,
+        width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any, advance: Any,
     ) -> None:  # fmt: skip
         # left, right: (H, W, C); offsets, fractions: (K,), see `label_positions`; volume:
         # (H, W, K); firsts: (chunks + 1,) labels, where those of the next chunk of offsets begin;
@@ -118,7 +118,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
         here = uint32(_PIXELS)
         if here > width - first_pixel:
             here = uint32(width - first_pixel)
-        base = uint32((row * width + first_pixel) * labels)
+        base = uint32((row * width + first_pixel) * label_count)
         sums = cuda.local.array(sums_count, real)
         a = cuda.local.array(_RUN, real)
         b = cuda.local.array(window, real)
@@ -185,28 +185,28 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                             before = shared[product]
                             after = shared[uint32(product + _PRODUCT_STRIDE)]
                             score = before + fractions[k] * (after - before)
-                    volume[uint32(base + pixel * labels + k)] = score
+                    volume[uint32(base + pixel * label_count + k)] = score
                     k = uint32(k + _WARP)
                 pixel = uint32(pixel + _WARPS)
             cuda.syncthreads()
 
         pixel = warp
         while pixel < here:
-            own = uint32(base + pixel * labels)
+            own = uint32(base + pixel * label_count)
             largest = real(-inf)
             k = lane
-            while k < labels:
+            while k < label_count:
                 largest = max(largest, volume[uint32(own + k)])
                 k = uint32(k + _WARP)
             largest = _warp_max(largest)
             total = real(0)
             k = lane
-            while k < labels:
+            while k < label_count:
                 total += exp(volume[uint32(own + k)] - largest)
                 k = uint32(k + _WARP)
             scale = real(-1) / _warp_sum(total)
             k = lane
-            while k < labels:
+            while k < label_count:
                 volume[uint32(own + k)] = scale * exp(volume[uint32(own + k)] - largest)
                 k = uint32(k + _WARP)
             pixel = uint32(pixel + _WARPS)
@@ -232,14 +232,14 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     """
     left, right = cudalib.to_device(left), cudalib.to_device(right, left.dtype)
     height, width, channels = left.shape
-    labels = label_positions(cudalib.to_host(disparities), left.dtype)
-    volume = cudalib.empty((height, width, labels.size), left.dtype)
+    positions = label_positions(cudalib.to_host(disparities), left.dtype)
+    volume = cudalib.empty((height, width, positions.label_count), left.dtype)
     if not volume.size:
         return volume
 
     # Chunks of offsets; one for interpolation belongs to two of them.
-    advance = _OFFSETS - labels.reach
-    chunk_of_label = (labels.offsets[0] - labels.offsets) // advance
+    advance = _OFFSETS - positions.reach
+    chunk_of_label = (positions.offsets[0] - positions.offsets) // advance
     chunks = int(chunk_of_label[-1]) + 1
     firsts = np.searchsorted(chunk_of_label, np.arange(chunks + 1)).astype(np.int32)
 
@@ -250,9 +250,9 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     cudalib.launch(
         _correlation_kernel(left.dtype.name, channel_chunk, vector),
         (cudalib.blocks_for(width, _PIXELS), height), _THREADS,
-        left.reshape(-1), right.reshape(-1), cudalib.to_device(labels.offsets),
-        cudalib.to_device(labels.fractions), cudalib.to_device(firsts), volume.reshape(-1),
-        width, channels, labels.size, chunks, labels.highest, advance,
+        left.reshape(-1), right.reshape(-1), cudalib.to_device(positions.offsets),
+        cudalib.to_device(positions.fractions), cudalib.to_device(firsts), volume.reshape(-1),
+        width, channels, positions.label_count, chunks, positions.highest, advance,
     )  # fmt: skip
     return volume
 
@@ -267,21 +267,21 @@ def _softmax_backward_kernel(dtype: str) -> cudalib.Kernel:
     array = f"{dtype}[::1]"
 
     @cudalib.kernel(f"{array}, {array}, {array}, int32, int32", threads=_SOFTMAX_WARPS * _WARP)
-    def softmax_gradient(f: Any, df: Any, ds: Any, pixels: Any, labels: Any) -> None:
+    def softmax_gradient(f: Any, df: Any, ds: Any, pixels: Any, label_count: Any) -> None:
         # f, df, ds: (pixels, K); ds_k = f_k * (df_k + sum_j f_j df_j).
         lane = uint32(cuda.threadIdx.x % _WARP)
         pixel = uint32(cuda.blockIdx.x * _SOFTMAX_WARPS + cuda.threadIdx.x // _WARP)
         if pixel >= pixels:
             return
-        base = uint32(pixel * labels)
+        base = uint32(pixel * label_count)
         mean = real(0)
         k = lane
-        while k < labels:
+        while k < label_count:
             mean += f[uint32(base + k)] * df[uint32(base + k)]
             k = uint32(k + _WARP)
         mean = _warp_sum(mean)
         k = lane
-        while k < labels:
+        while k < label_count:
             ds[uint32(base + k)] = f[uint32(base + k)] * (df[uint32(base + k)] + mean)
             k = uint32(k + _WARP)
 

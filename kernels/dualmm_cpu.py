@@ -18,17 +18,15 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
+from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
+from .penalty import rho
 
 # Chains that a thread takes at a time: few, so that the threads finish together.
 _CHAINS_PER_BLOCK = 4
-
-# Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
-_TIE_TOLERANCE = 1e-6
-_TIE_BLOCK = 8
 
 
 def _sweep(
@@ -69,7 +67,7 @@ def dual_mm(
     p1: float,
     p2: float,
     iterations: int,
-    row_labels: np.ndarray | None = None,
+    row_label_map: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the CRF by Dual_MM (paper, algorithm 1).
 
@@ -96,25 +94,25 @@ def dual_mm(
     bounds
         Lower bound on the minimal energy after each of the ``2*iterations`` sweeps.
     """
-    height, width, labels = f.shape
-    flat_f = np.ascontiguousarray(f).reshape(-1, labels)
+    height, width, label_count = f.shape
+    flat_f = np.ascontiguousarray(f).reshape(-1, label_count)
     flat_wx = np.ascontiguousarray(wx, f.dtype).reshape(-1)
     flat_wy = np.ascontiguousarray(wy, f.dtype).reshape(-1)
     penalties = f.dtype.type(p1), f.dtype.type(p2)
     rows, columns = (height, width, width, 1), (width, height, 1, width)
     minorant = buffers.empty(f.shape, f.dtype)
-    costs = minorant.reshape(-1, labels)
-    nobody_asks = np.empty(0, np.int32)
+    costs = minorant.reshape(-1, label_count)
+    no_winners = np.empty(0, np.int32)
     bounds = np.empty(2 * iterations, np.float64)
     for i in range(iterations):
         first, last = i == 0, i == iterations - 1
-        winners = row_labels.reshape(-1) if last and row_labels is not None else nobody_asks
+        winners = row_label_map.reshape(-1) if last and row_label_map is not None else no_winners
         # The costs start as f, and f - f + F is F: the first sweep needs no copy of the volume.
         bounds[2 * i] = _sweep(
             flat_f, flat_f if first else costs, costs, flat_wx, winners, rows, penalties, first
         )
         bounds[2 * i + 1] = _sweep(
-            flat_f, costs, costs, flat_wy, nobody_asks, columns, penalties, last
+            flat_f, costs, costs, flat_wy, no_winners, columns, penalties, last
         )
     return minorant, bounds
 
@@ -128,7 +126,7 @@ def _minimum_of(row: Any) -> Any:
 
 
 @njit(parallel=True, cache=True, error_model="numpy")
-def _argmin_rows(volume: Any, labels: Any) -> None:
+def _argmin_rows(volume: Any, label_map: Any) -> None:
     """labels[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
     for i in prange(volume.shape[0]):
         row = volume[i]
@@ -136,13 +134,13 @@ def _argmin_rows(volume: Any, labels: Any) -> None:
         best = 0
         while row[best] > lowest:  # not !=, which is always true of NaN
             best += 1
-        labels[i] = best
+        label_map[i] = best
 
 
 @njit(parallel=True, cache=True, error_model="numpy")
-def _read_out_rows(minorant: Any, labels: Any) -> None:
+def _read_out_rows(minorant: Any, label_map: Any) -> None:
     """labels[i] = the label that `read_out` takes for pixel i; minorant: (N, K)."""
-    tolerance = minorant.dtype.type(_TIE_TOLERANCE)
+    tolerance = minorant.dtype.type(TIE_TOLERANCE)
     for i in prange(minorant.shape[0]):
         row = minorant[i]
         lowest = _minimum_of(row)
@@ -150,19 +148,19 @@ def _read_out_rows(minorant: Any, labels: Any) -> None:
         first = 0
         while row[first] > limit:
             first += 1
-        block_end = min((first // _TIE_BLOCK + 1) * _TIE_BLOCK, row.size)
+        block_end = min((first // TIE_BLOCK + 1) * TIE_BLOCK, row.size)
         best = first
         for k in range(first + 1, block_end):
             if row[k] <= limit:
                 best = k
-        labels[i] = best
+        label_map[i] = best
 
 
 def argmin(volume: np.ndarray) -> np.ndarray:
     """The label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""
-    labels = np.empty(volume.shape[:2], np.int32)
-    _argmin_rows(volume.reshape(-1, volume.shape[2]), labels.reshape(-1))
-    return labels
+    label_map = np.empty(volume.shape[:2], np.int32)
+    _argmin_rows(volume.reshape(-1, volume.shape[2]), label_map.reshape(-1))
+    return label_map
 
 
 def read_out(minorant: np.ndarray) -> np.ndarray:
@@ -172,54 +170,56 @@ def read_out(minorant: np.ndarray) -> np.ndarray:
     the image has no texture; they are broken as the published program does (SPEC 6.3): the first
     block of eight labels that holds a tied one, and in it the highest tied label.
     """
-    labels = np.empty(minorant.shape[:2], np.int32)
-    _read_out_rows(minorant.reshape(-1, minorant.shape[2]), labels.reshape(-1))
-    return labels
+    label_map = np.empty(minorant.shape[:2], np.int32)
+    _read_out_rows(minorant.reshape(-1, minorant.shape[2]), label_map.reshape(-1))
+    return label_map
 
 
 @njit(parallel=True, cache=True, error_model="numpy")
-def _row_energies(f: Any, wx: Any, wy: Any, p1: float, p2: float, labels: Any, rows: Any) -> None:
+def _row_energies(
+    f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any, rows: Any
+) -> None:
     """rows[y] = the terms of E(labels) that row y owns; f: (H, W, K); the rest (H, W)."""
-    height, width = labels.shape
+    height, width = label_map.shape
     for y in prange(height):
         total = 0.0
         for x in range(width):
-            label = labels[y, x]
+            label = label_map[y, x]
             total += f[y, x, label]
             if x + 1 < width:
-                jump = abs(label - labels[y, x + 1])
-                total += wx[y, x] * (0.0 if jump == 0 else p1 if jump == 1 else p2)
+                jump = abs(label - label_map[y, x + 1])
+                total += wx[y, x] * rho(jump, p1, p2)
             if y + 1 < height:
-                jump = abs(label - labels[y + 1, x])
-                total += wy[y, x] * (0.0 if jump == 0 else p1 if jump == 1 else p2)
+                jump = abs(label - label_map[y + 1, x])
+                total += wy[y, x] * rho(jump, p1, p2)
         rows[y] = total
 
 
 def energy(
-    f: np.ndarray, wx: np.ndarray, wy: np.ndarray, p1: float, p2: float, labels: np.ndarray
+    f: np.ndarray, wx: np.ndarray, wy: np.ndarray, p1: float, p2: float, label_map: np.ndarray
 ) -> float:
     """Energy (paper, eq. 1) of a labelling, accumulated in float64; arguments as `dual_mm`."""
     rows = np.empty(f.shape[0], np.float64)
-    _row_energies(f, wx, wy, float(p1), float(p2), labels, rows)
+    _row_energies(f, wx, wy, float(p1), float(p2), label_map, rows)
     return float(rows.sum())
 
 
 @njit(parallel=True, cache=True, error_model="numpy")
-def _refine_rows(volume: Any, labels: Any, step: float, offsets: Any) -> None:
+def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None:
     """offsets[i] = sub-label shift in pixels; volume: (N, K); labels, offsets: (N,)."""
     top = volume.shape[1] - 1
     for i in prange(volume.shape[0]):
-        z = labels[i]
+        z = label_map[i]
         shift = 0.0
         if 0 < z < top:
             before, here, after = volume[i, z - 1], volume[i, z], volume[i, z + 1]
             slope = (before - after) / (2.0 * step)
             curvature = (before - 2.0 * here + after) / (step * step)
-            shift = slope / max(1e-3, curvature)
+            shift = slope / max(SMALLEST_CURVATURE, curvature)
         offsets[i] = shift
 
 
-def refine(volume: np.ndarray, labels: np.ndarray, step: float) -> np.ndarray:
+def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray:
     """Sub-label refinement by a parabola through three costs (paper, eq. 13; SPEC 7).
 
     Parameters
@@ -237,8 +237,8 @@ def refine(volume: np.ndarray, labels: np.ndarray, step: float) -> np.ndarray:
         What to add to the disparity of each pixel, in pixels, float32 (H, W); 0 at the first and
         the last label.
     """
-    offsets = np.empty(labels.shape, np.float32)
+    offsets = np.empty(label_map.shape, np.float32)
     _refine_rows(
-        volume.reshape(-1, volume.shape[2]), labels.reshape(-1), float(step), offsets.reshape(-1)
+        volume.reshape(-1, volume.shape[2]), label_map.reshape(-1), float(step), offsets.reshape(-1)
     )
     return offsets

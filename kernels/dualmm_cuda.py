@@ -12,10 +12,12 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32, uint64
 
+from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cuda import cudalib
 from .cuda.chains import move_minorants
 from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 from .cuda.sums import add_up, sum_of, total
+from .penalty import rho
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
@@ -26,19 +28,17 @@ _THREADS = _LANES * _WARPS
 _ALL_LANES = 0xFFFFFFFF
 _NO_LABEL = 2**31 - 1
 
-# Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
-_TIE_TOLERANCE = 1e-6
-_TIE_BLOCK = 8
+_rho = device_function(rho)
 
 
 def dual_mm(
-    f: Any, wx: Any, wy: Any, p1: float, p2: float, iterations: int, row_labels: Any = None
+    f: Any, wx: Any, wy: Any, p1: float, p2: float, iterations: int, row_label_map: Any = None
 ) -> tuple[Any, np.ndarray]:
     """Minimise the CRF by Dual_MM; arguments and results as `dualmm_cpu.dual_mm`.
 
     ``f``, the minorant and ``row_labels`` are on the device, the bounds are not.
     """
-    height, width, labels = f.shape
+    height, width, label_count = f.shape
     volume = cudalib.to_device(f).reshape(-1)
     weights = [cudalib.to_device(w, volume.dtype).reshape(-1) for w in (wx, wy)]
     rows, columns = (height, width, width, 1), (width, height, 1, width)
@@ -46,9 +46,9 @@ def dual_mm(
     sweeps = 2 * iterations
     minima = cudalib.empty((height * width,), volume.dtype)
     sums = []
-    nobody_asks = cudalib.empty((1,), np.int32)
+    no_winners = cudalib.empty((1,), np.int32)
     for sweep in range(sweeps):
-        vote = row_labels is not None and sweep == sweeps - 2
+        vote = row_label_map is not None and sweep == sweeps - 2
         # The costs start as f, and f - f + F is F.
         move_minorants(
             volume,
@@ -56,14 +56,14 @@ def dual_mm(
             turns[sweep % 2],
             weights[sweep % 2],
             minima,
-            row_labels.reshape(-1) if vote else nobody_asks,
+            row_label_map.reshape(-1) if vote else no_winners,
             columns if sweep % 2 else rows,
             (p1, p2),
             plain=sweep in (0, sweeps - 1),
             vote=vote,
         )
         sums.append(add_up(minima))
-    minorant = turns[(sweeps - 1) % 2].reshape(height, width, labels)
+    minorant = turns[(sweeps - 1) % 2].reshape(height, width, label_count)
     return minorant, np.array([total(x) for x in sums])
 
 
@@ -91,21 +91,21 @@ def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
     infinity = math.inf
 
     @kernel(f"{dtype}[::1], int32[::1], int32, int32", _THREADS)
-    def dualmm_read_out(volume: Any, chosen: Any, pixels: Any, labels: Any) -> None:
+    def dualmm_read_out(volume: Any, label_map: Any, pixels: Any, label_count: Any) -> None:
         lane = int32(cuda.threadIdx.x)
         pixel = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
         if pixel >= pixels:
             return
-        at = uint64(uint32(pixel)) * uint64(uint32(labels))
+        at = uint64(uint32(pixel)) * uint64(uint32(label_count))
         low = number(infinity)
-        for k in range(lane, labels, _LANES):
+        for k in range(lane, label_count, _LANES):
             low = min(low, volume[at + uint64(k)])
         low = _lowest_of_warp(low)
         limit = low
         if ties:
-            limit = low + number(_TIE_TOLERANCE) * abs(low)
+            limit = low + number(TIE_TOLERANCE) * abs(low)
         first = int32(_NO_LABEL)
-        for k in range(lane, labels, _LANES):
+        for k in range(lane, label_count, _LANES):
             if volume[at + uint64(k)] <= limit:
                 first = min(first, int32(k))
         first = _lowest_of_warp(first)
@@ -113,27 +113,27 @@ def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
             first = int32(0)
         if ties:
             # The highest tied label of its block: the lowest of the negated ones.
-            begin = int32(first // _TIE_BLOCK * _TIE_BLOCK)
+            begin = int32(first // TIE_BLOCK * TIE_BLOCK)
             k = int32(begin + lane)
             tied = int32(-first)
-            if lane < _TIE_BLOCK and k < labels and volume[at + uint64(k)] <= limit:
+            if lane < TIE_BLOCK and k < label_count and volume[at + uint64(k)] <= limit:
                 tied = int32(-k)
             first = int32(-_lowest_of_warp(tied))
         if lane == 0:
-            chosen[uint32(pixel)] = first
+            label_map[uint32(pixel)] = first
 
     return dualmm_read_out
 
 
 def _label_per_pixel(volume: Any, ties: bool) -> Any:
     volume = cudalib.to_device(volume)
-    height, width, labels = volume.shape
-    chosen = cudalib.empty((height, width), np.int32)
+    height, width, label_count = volume.shape
+    label_map = cudalib.empty((height, width), np.int32)
     launch(
-        _read_out_kernel(str(volume.dtype), ties), blocks_for(chosen.size, _WARPS), _BLOCK,
-        volume.reshape(-1), chosen.reshape(-1), chosen.size, labels,
+        _read_out_kernel(str(volume.dtype), ties), blocks_for(label_map.size, _WARPS), _BLOCK,
+        volume.reshape(-1), label_map.reshape(-1), label_map.size, label_count,
     )  # fmt: skip
-    return chosen
+    return label_map
 
 
 def argmin(volume: Any) -> Any:
@@ -174,18 +174,18 @@ def _energy_kernel(dtype: str) -> Kernel:
         _THREADS,
     )
     def dualmm_energy(
-        f: Any, wx: Any, wy: Any, p1: Any, p2: Any, chosen: Any, terms: Any,
-        height: Any, width: Any, labels: Any,
+        f: Any, wx: Any, wy: Any, p1: Any, p2: Any, label_map: Any, terms: Any,
+        height: Any, width: Any, label_count: Any,
     ) -> None:  # fmt: skip
         # f: (height * width, labels); the others: (height * width,).
         thread = uint32(cuda.grid(1))
         pixels = int32(height * width)
         i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
-        label = chosen[i]
+        label = label_map[i]
         member = uint32(thread % sector)
         group = uint32(cuda.threadIdx.x % _LANES - member)
-        last = uint32(uint32(pixels) * uint32(labels) - 1)
-        at = int32(i * uint32(labels) + uint32(label))
+        last = uint32(uint32(pixels) * uint32(label_count) - 1)
+        at = int32(i * uint32(label_count) + uint32(label))
         cost = number(0)
         for turn in range(sector):
             asked = uint32(cuda.shfl_sync(_ALL_LANES, at, group + turn))
@@ -197,28 +197,29 @@ def _energy_kernel(dtype: str) -> Kernel:
             return
         term = float64(cost)
         if int32(i) % width + 1 < width:
-            jump = abs(label - chosen[uint32(i + 1)])
+            jump = abs(label - label_map[uint32(i + 1)])
             if jump > 0:
-                term += float64(wx[i]) * (p1 if jump == 1 else p2)
+                term += float64(wx[i]) * _rho(jump, p1, p2)
         if int32(i) + width < pixels:
-            jump = abs(label - chosen[uint32(i + width)])
+            jump = abs(label - label_map[uint32(i + width)])
             if jump > 0:
-                term += float64(wy[i]) * (p1 if jump == 1 else p2)
+                term += float64(wy[i]) * _rho(jump, p1, p2)
         terms[i] = term
 
     return dualmm_energy
 
 
-def energy(f: Any, wx: Any, wy: Any, p1: float, p2: float, labels: Any) -> float:
+def energy(f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any) -> float:
     """Energy (paper, eq. 1) of a labelling, accumulated in float64; arguments as `dual_mm`."""
     f = cudalib.to_device(f)
-    height, width, count = f.shape
+    height, width, label_count = f.shape
     terms = cudalib.empty((height * width,), np.float64)
     launch(
         _energy_kernel(str(f.dtype)), blocks_for(terms.size, _THREADS), _THREADS,
         f.reshape(-1),
         *(cudalib.to_device(w, f.dtype).reshape(-1) for w in (wx, wy)),
-        p1, p2, cudalib.to_device(labels, np.int32).reshape(-1), terms, height, width, count,
+        p1, p2, cudalib.to_device(label_map, np.int32).reshape(-1), terms,
+        height, width, label_count,
     )  # fmt: skip
     return sum_of(terms)
 
@@ -231,18 +232,18 @@ def _refine_kernel(dtype: str) -> Kernel:
 
     @kernel(f"{dtype}[::1], int32[::1], float64, float32[::1], int32, int32", _THREADS)
     def dualmm_refine(
-        volume: Any, chosen: Any, step: Any, offsets: Any, pixels: Any, labels: Any
+        volume: Any, label_map: Any, step: Any, offsets: Any, pixels: Any, label_count: Any
     ) -> None:
         # volume: (pixels, labels); chosen, offsets: (pixels,).
         thread = uint32(cuda.grid(1))
         i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
-        z = chosen[i]
-        inside = 0 < z < labels - 1
+        z = label_map[i]
+        inside = 0 < z < label_count - 1
         member = uint32(thread % sector)
         group = uint32(cuda.threadIdx.x % _LANES - member)
-        last = uint32(uint32(pixels) * uint32(labels) - 1)
+        last = uint32(uint32(pixels) * uint32(label_count) - 1)
         # Who has no parabola asks for its first cost, which is there, and ignores the answers.
-        at = int32(i * uint32(labels) + uint32(z - 1 if inside else 0))
+        at = int32(i * uint32(label_count) + uint32(z - 1 if inside else 0))
         before, here, after = number(0), number(0), number(0)
         for turn in range(sector):
             asked = uint32(cuda.shfl_sync(_ALL_LANES, at, group + turn))
@@ -267,19 +268,19 @@ def _refine_kernel(dtype: str) -> Kernel:
             slope = float64(before - after) / (2.0 * step)
             bend = float64(before) - 2.0 * float64(here) + float64(after)
             curvature = bend / (step * step)
-            shift = slope / max(1e-3, curvature)
+            shift = slope / max(SMALLEST_CURVATURE, curvature)
         offsets[i] = shift
 
     return dualmm_refine
 
 
-def refine(volume: Any, labels: Any, step: float) -> Any:
+def refine(volume: Any, label_map: Any, step: float) -> Any:
     """Sub-label refinement, as `dualmm_cpu.refine`: offsets in pixels, float32 (H, W)."""
     volume = cudalib.to_device(volume)
-    offsets = cudalib.empty(labels.shape, np.float32)
+    offsets = cudalib.empty(label_map.shape, np.float32)
     launch(
         _refine_kernel(str(volume.dtype)), blocks_for(offsets.size, _THREADS), _THREADS,
-        volume.reshape(-1), cudalib.to_device(labels, np.int32).reshape(-1), step,
+        volume.reshape(-1), cudalib.to_device(label_map, np.int32).reshape(-1), step,
         offsets.reshape(-1), offsets.size, volume.shape[2],
     )  # fmt: skip
     return offsets

@@ -1,8 +1,97 @@
-"""Edge weights from the outputs of the Pairwise-CNN on the CPU (SPEC 5b): ``scale * |.|``."""
+"""Edge weights on the CPU, from image contrast or from the outputs of the Pairwise-CNN.
+
+Contrast-sensitive weights (paper, eq. 2; docs/model.md 5a) are
+
+    w_pq = max(scale * exp(-alpha * |g_p - g_q|^beta), 1e-6)
+
+where ``g`` is the luma of the left image in [0, 1], smoothed by a Gaussian of sigma 0.7.  Those of
+the Pairwise-CNN (docs/model.md 5b) are ``scale * |output|``.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
+from numba import njit, prange
+
+from .constants import LUMA, SMALLEST_WEIGHT, SMOOTHING_RADIUS, SMOOTHING_SIGMA
+
+# ---------------------------------------------------------------- from image contrast
+
+
+def _gaussian_taps() -> np.ndarray:
+    positions = np.arange(-SMOOTHING_RADIUS, SMOOTHING_RADIUS + 1)
+    taps = np.exp(-0.5 * (positions / SMOOTHING_SIGMA) ** 2)
+    return taps / taps.sum()
+
+
+@njit(parallel=True, cache=True, error_model="numpy")
+def _smoothed_luma(image: Any, luma: Any, taps: Any) -> Any:
+    """(H, W, 3) -> (H, W): luma, then a separable filter with clamped borders."""
+    height, width, _ = image.shape
+    radius = taps.size // 2
+    along_rows = np.empty((height, width), image.dtype)
+    for y in prange(height):
+        line = np.empty(width, image.dtype)
+        for x in range(width):
+            line[x] = luma[0] * image[y, x, 0] + luma[1] * image[y, x, 1] + luma[2] * image[y, x, 2]
+        for x in range(width):
+            total = 0.0
+            for t in range(taps.size):
+                total += taps[t] * line[min(max(x + t - radius, 0), width - 1)]
+            along_rows[y, x] = total
+    smooth = np.empty((height, width), image.dtype)
+    for y in prange(height):
+        for x in range(width):
+            total = 0.0
+            for t in range(taps.size):
+                total += taps[t] * along_rows[min(max(y + t - radius, 0), height - 1), x]
+            smooth[y, x] = total
+    return smooth
+
+
+@njit(parallel=True, cache=True, error_model="numpy")
+def _weights(smooth: Any, scale: float, alpha: float, beta: float, wx: Any, wy: Any) -> None:
+    """Weights of the forward differences of smooth; all arrays (H, W)."""
+    height, width = smooth.shape
+    for y in prange(height):
+        for x in range(width):
+            wx[y, x] = 0
+            wy[y, x] = 0
+            if x + 1 < width:
+                difference = abs(smooth[y, x + 1] - smooth[y, x])
+                wx[y, x] = max(scale * math.exp(-alpha * difference**beta), SMALLEST_WEIGHT)
+            if y + 1 < height:
+                difference = abs(smooth[y + 1, x] - smooth[y, x])
+                wy[y, x] = max(scale * math.exp(-alpha * difference**beta), SMALLEST_WEIGHT)
+
+
+def contrast_weights(
+    image: np.ndarray, scale: float, alpha: float, beta: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Edge weights from image contrast.
+
+    Parameters
+    ----------
+    image
+        Left image (H, W, 3), RGB in [0, 1].
+    scale, alpha, beta
+        The factor and the shape of the weight function; ``scale`` is the cfg's ``lambda``.
+
+    Returns
+    -------
+    wx, wy
+        Weights (H, W) of the edges to the right and to the lower neighbour; 0 where there is none.
+    """
+    smooth = _smoothed_luma(image, np.array(LUMA), _gaussian_taps())
+    wx, wy = np.empty_like(smooth), np.empty_like(smooth)
+    _weights(smooth, float(scale), float(alpha), float(beta), wx, wy)
+    return wx, wy
+
+
+# ---------------------------------------------------------------- from the Pairwise-CNN
 
 
 def magnitude_forward(linear: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:

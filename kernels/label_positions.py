@@ -20,7 +20,7 @@ class LabelPositions(NamedTuple):
     highest: int
 
     @property
-    def size(self) -> int:
+    def label_count(self) -> int:
         """The number of labels."""
         return int(self.offsets.size)
 

@@ -1,17 +1,17 @@
-"""Losses of training and their gradients on the CPU (paper, sec. 5; TRAINING.md).
+"""Losses of training and their gradients on the CPU (paper, sec. 5; docs/training.md).
 
-``nearest`` and ``position`` are the true label of every pixel, rounded and not, ``valid`` tells
-where it is known; all (H, W).  ``count`` is the number of valid pixels, by which all gradients are
-divided.
+``position`` is the true label of every pixel as a float, ``nearest`` the same rounded, ``valid``
+where it is known; all (H, W).  ``valid_count`` is the number of valid pixels, by which all
+gradients are divided.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
-_TINY = 1e-37
+from .backend import HingeGradients
+from .constants import SMALLEST_PROBABILITY
+from .penalty import rho_slopes
 
 
 def cross_entropy(
@@ -19,7 +19,7 @@ def cross_entropy(
     position: np.ndarray,
     nearest: np.ndarray,
     valid: np.ndarray,
-    count: int,
+    valid_count: int,
     soft: bool,
 ) -> tuple[float, np.ndarray]:
     """Mean pixel-wise cross-entropy (paper, eq. 8) and its gradient w.r.t. the scores.
@@ -28,10 +28,10 @@ def cross_entropy(
     ----------
     f
         ``-softmax(s)``, (H, W, K).
-    position, nearest, valid, count
+    position, nearest, valid, valid_count
         Ground truth.
     soft
-        Share a sub-pixel truth linearly between its two neighbouring labels instead of taking the
+        Split a sub-pixel truth linearly between its two neighbouring labels instead of using the
         nearest one.
 
     Returns
@@ -47,14 +47,14 @@ def cross_entropy(
         parts = [(lower, 1.0 - share), (upper, share)]
     else:
         parts = [(nearest[rows, columns].astype(np.int64), np.ones(rows.size))]
-    ds = np.where(valid[..., None], f, f.dtype.type(0)) * f.dtype.type(-1.0 / count)
+    ds = np.where(valid[..., None], f, f.dtype.type(0)) * f.dtype.type(-1.0 / valid_count)
     loss = 0.0
     for label, share in parts:
-        probability = np.maximum(-f[rows, columns, label].astype(np.float64), _TINY)
+        probability = np.maximum(-f[rows, columns, label].astype(np.float64), SMALLEST_PROBABILITY)
         loss -= float((share * np.log(probability)).sum())
-        # The two neighbours of one pixel are never the same label unless one share is zero.
-        ds[rows, columns, label] -= (share / count).astype(f.dtype)
-    return loss / count, ds
+        # A pixel's two neighbours are the same label only if one of the shares is zero.
+        ds[rows, columns, label] -= (share / valid_count).astype(f.dtype)
+    return loss / valid_count, ds
 
 
 def augment_costs(
@@ -67,40 +67,27 @@ def augment_costs(
     return f - np.where(valid[..., None], penalty, f.dtype.type(0))
 
 
-def task_loss(labels: np.ndarray, nearest: np.ndarray, valid: np.ndarray, tau: float) -> float:
+def task_loss(label_map: np.ndarray, nearest: np.ndarray, valid: np.ndarray, tau: float) -> float:
     """Sum of the truncated absolute differences of labels over valid pixels."""
-    distance = np.minimum(np.abs(labels - nearest), tau)
+    distance = np.minimum(np.abs(label_map - nearest), tau)
     return float(distance[valid].sum())
 
 
 def count_bad_labels(
-    labels: np.ndarray, position: np.ndarray, valid: np.ndarray, threshold: float
+    label_map: np.ndarray, position: np.ndarray, valid: np.ndarray, threshold: float
 ) -> int:
     """Number of valid pixels whose label is off by more than ``threshold``."""
-    return int((np.abs(labels - position) > threshold)[valid].sum())
+    return int((np.abs(label_map - position) > threshold)[valid].sum())
 
 
-def count_different(a: np.ndarray, b: np.ndarray) -> int:
-    """Number of pixels at which two labellings differ."""
-    return int((a != b).sum())
+def count_different(label_map: np.ndarray, other: np.ndarray) -> int:
+    """Number of pixels at which two label maps differ."""
+    return int((label_map != other).sum())
 
 
 def complete_truth(nearest: np.ndarray, valid: np.ndarray, elsewhere: np.ndarray) -> np.ndarray:
-    """The true labels, and those of another labelling where the truth is unknown; int32 (H, W)."""
+    """The true labels, and those of another label map where the truth is unknown; int32 (H, W)."""
     return np.where(valid, nearest, elsewhere).astype(np.int32)
-
-
-class HingeGradients(NamedTuple):
-    """Subgradients of the structured hinge: costs (H, W, K), edge weights (H, W), penalties.
-
-    The arrays are those of the device.
-    """
-
-    df: Any
-    dwx: Any
-    dwy: Any
-    dp1: float
-    dp2: float
 
 
 def hinge_gradients(
@@ -111,10 +98,10 @@ def hinge_gradients(
     p2: float,
     truth: np.ndarray,
     worst: np.ndarray,
-    valid: np.ndarray,
-    count: int,
+    active: np.ndarray,
+    valid_count: int,
 ) -> HingeGradients:
-    """Approximate subgradient of the structured hinge (TRAINING.md).
+    """Approximate subgradient of the structured hinge (docs/training.md).
 
     Parameters
     ----------
@@ -124,13 +111,15 @@ def hinge_gradients(
         The edges, as in Dual_MM.
     truth, worst
         `complete_truth` and the loss-augmented solution.
-    valid, count
-        Pixels that pull, and their number; an edge pulls if both its pixels do.
+    active
+        Pixels that contribute, bool (H, W); an edge contributes if both its pixels do.
+    valid_count
+        What the gradients are divided by.
     """
     df = np.zeros_like(f)
-    rows, columns = np.nonzero(valid & (truth != worst))
-    df[rows, columns, truth[rows, columns]] += f.dtype.type(1.0 / count)
-    df[rows, columns, worst[rows, columns]] -= f.dtype.type(1.0 / count)
+    rows, columns = np.nonzero(active & (truth != worst))
+    df[rows, columns, truth[rows, columns]] += f.dtype.type(1.0 / valid_count)
+    df[rows, columns, worst[rows, columns]] -= f.dtype.type(1.0 / valid_count)
 
     dp1 = dp2 = 0.0
     dweights = []
@@ -138,17 +127,15 @@ def hinge_gradients(
         (wx, np.s_[:, :-1], np.s_[:, 1:]),
         (wy, np.s_[:-1, :], np.s_[1:, :]),
     ):
-        both = valid[first] & valid[second]
-        jumps = [np.abs(x[first] - x[second]) for x in (truth, worst)]
-        ones, more = (
-            [np.where(both, condition(jump), False) for jump in jumps]
-            for condition in (lambda j: j == 1, lambda j: j > 1)
+        both = active[first] & active[second]
+        wanted, found = (rho_slopes(np.abs(x[first] - x[second])) for x in (truth, worst))
+        p1_change, p2_change = (
+            np.where(both, a.astype(np.float64) - b, 0.0)
+            for a, b in zip(wanted, found, strict=True)
         )
-        one_change = ones[0].astype(np.float64) - ones[1]
-        more_change = more[0].astype(np.float64) - more[1]
-        dp1 += float((weights[first] * one_change).sum())
-        dp2 += float((weights[first] * more_change).sum())
+        dp1 += float((weights[first] * p1_change).sum())
+        dp2 += float((weights[first] * p2_change).sum())
         gradient = np.zeros_like(weights)
-        gradient[first] = (p1 * one_change + p2 * more_change) / count
+        gradient[first] = (p1 * p1_change + p2 * p2_change) / valid_count
         dweights.append(gradient)
-    return HingeGradients(df, dweights[0], dweights[1], dp1 / count, dp2 / count)
+    return HingeGradients(df, dweights[0], dweights[1], dp1 / valid_count, dp2 / valid_count)

@@ -1,4 +1,4 @@
-"""What an optimiser does with arrays of any shape, on the CPU; updates are in place."""
+"""Array arithmetic of an optimiser on the CPU: arrays of any shape, updated in place."""
 
 from __future__ import annotations
 

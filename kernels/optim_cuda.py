@@ -1,10 +1,11 @@
-"""What an optimiser does with arrays, on the GPU: the twin of ``optim_cpu.py``.
+"""Array arithmetic of an optimiser on the GPU: the twin of ``optim_cpu.py``.
 
-Single numbers such as the CRF's penalties stay on the host: NumPy arrays are left to the twin.
+Single numbers such as the CRF's penalties stay on the host: NumPy arrays are passed to the twin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,14 @@ from .cuda.sums import square_sum_of
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
 _THREADS = 128
+
+
+def _for_each(kernel_of_type: Callable[[str], Kernel], array: Any, *arguments: Any) -> None:
+    """Launch a kernel with a thread for every element of ``array``, its first argument."""
+    launch(
+        kernel_of_type(str(array.dtype)), blocks_for(array.size, _THREADS), _THREADS,
+        array.reshape(-1), *arguments, array.size,
+    )  # fmt: skip
 
 
 def squared_norm(array: Any) -> float:
@@ -42,10 +51,7 @@ def scale_by(array: Any, factor: float) -> None:
     if isinstance(array, np.ndarray):
         optim_cpu.scale_by(array, factor)
         return
-    launch(
-        _scale_kernel(str(array.dtype)), blocks_for(array.size, _THREADS), _THREADS,
-        array.reshape(-1), factor, array.size,
-    )  # fmt: skip
+    _for_each(_scale_kernel, array, factor)
 
 
 @kernel_family(("float32",))
@@ -64,10 +70,7 @@ def divide_by(array: Any, divisor: float) -> None:
     if isinstance(array, np.ndarray):
         optim_cpu.divide_by(array, divisor)
         return
-    launch(
-        _divide_kernel(str(array.dtype)), blocks_for(array.size, _THREADS), _THREADS,
-        array.reshape(-1), divisor, array.size,
-    )  # fmt: skip
+    _for_each(_divide_kernel, array, divisor)
 
 
 @kernel_family(("float32",))
@@ -86,10 +89,7 @@ def add_to(target: Any, source: Any) -> None:
     if isinstance(target, np.ndarray):
         optim_cpu.add_to(target, source)
         return
-    launch(
-        _add_kernel(str(target.dtype)), blocks_for(target.size, _THREADS), _THREADS,
-        target.reshape(-1), source.reshape(-1), target.size,
-    )  # fmt: skip
+    _for_each(_add_kernel, target, source.reshape(-1))
 
 
 @kernel_family(("float32",))
@@ -127,8 +127,7 @@ def sgd_update(
     if isinstance(parameter, np.ndarray):
         optim_cpu.sgd_update(parameter, velocity, gradient, lr, momentum, nesterov, weight_decay)
         return
-    launch(
-        _sgd_kernel(str(parameter.dtype)), blocks_for(parameter.size, _THREADS), _THREADS,
-        parameter.reshape(-1), velocity.reshape(-1), gradient.reshape(-1),
-        lr, momentum, nesterov, weight_decay, parameter.size,
+    _for_each(
+        _sgd_kernel, parameter, velocity.reshape(-1), gradient.reshape(-1),
+        lr, momentum, nesterov, weight_decay,
     )  # fmt: skip

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import cuda_emulator
 
+from hybridstereo.kernels.backend import FAMILIES
 from hybridstereo.kernels.cuda import cudalib
 
 ARCHITECTURES = ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
-FAMILIES = ("conv", "correlation", "contrast", "edges", "dualmm", "losses", "optim")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,7 +48,7 @@ class _Chain(NamedTuple):
     nodes: int
     step: int
     ahead: int  # pixels to the chain that will be processed next
-    labels: int
+    label_count: int
     p1: Any
     p2: Any
 
@@ -76,23 +76,23 @@ def _msg(source: Any, k: int, p1: Any, jump: Any) -> Any:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _load(source: Any, target: Any, labels: int) -> Any:
+def _load(source: Any, target: Any, label_count: int) -> Any:
     """target = source; returns its minimum."""
     restrict_arguments()
     lowest = source[0]
-    for k in range(labels):
+    for k in range(label_count):
         target[k] = source[k]
         lowest = minimum(lowest, source[k])
     return lowest
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, labels: int) -> Any:
+def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label_count: int) -> Any:
     """target = base + msg(source); returns its minimum."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
-    for k in range(labels):
+    for k in range(label_count):
         value = base[k] + _msg(source, k, p1, jump)
         target[k] = value
         lowest = minimum(lowest, value)
@@ -101,13 +101,13 @@ def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _pass_out(
-    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, labels: int
+    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, label_count: int
 ) -> Any:
     """F = base + msg(source), out = f - out + F (SPEC 6.2); returns the minimum of F."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
-    for k in range(labels):
+    for k in range(label_count):
         value = base[k] + _msg(source, k, p1, jump)
         out[k] = f[k] - out[k] + value
         lowest = minimum(lowest, value)
@@ -116,7 +116,7 @@ def _pass_out(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _split(
-    source: Any, low: Any, p1: Any, p2: Any, r: Any, other: Any, target: Any, labels: int
+    source: Any, low: Any, p1: Any, p2: Any, r: Any, other: Any, target: Any, label_count: int
 ) -> Any:
     """target = r*(m1 + other) - m1 with m1 = msg(source); returns its minimum.
 
@@ -125,7 +125,7 @@ def _split(
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
-    for k in range(labels):
+    for k in range(label_count):
         m1 = _msg(source, k, p1, jump)
         value = r * (m1 + other[k]) - m1
         target[k] = value
@@ -135,14 +135,14 @@ def _split(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _reply(
-    source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, negated: Any, labels: int
+    source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, negated: Any, label_count: int
 ) -> Any:
     """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
     lowest_negated = lowest
-    for k in range(labels):
+    for k in range(label_count):
         m = _msg(source, k, p1, jump)
         value = base[k] + m
         target[k] = value
@@ -154,14 +154,22 @@ def _reply(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _reply_out(
-    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, negated: Any, labels: int
+    source: Any,
+    low: Any,
+    p1: Any,
+    p2: Any,
+    base: Any,
+    f: Any,
+    out: Any,
+    negated: Any,
+    label_count: int,
 ) -> Any:
     """m = msg(source), F = base + m, out = f - out + F, negated = -m; minima of F and negated."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
     lowest_negated = lowest
-    for k in range(labels):
+    for k in range(label_count):
         m = _msg(source, k, p1, jump)
         value = base[k] + m
         out[k] = f[k] - out[k] + value
@@ -172,12 +180,12 @@ def _reply_out(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, labels: int) -> int:
+def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, label_count: int) -> int:
     """The first label that minimises base + msg(source)."""
     jump = p2 + low
     best = 0
     lowest = base[0] + _msg(source, 0, p1, jump)
-    for k in range(1, labels):
+    for k in range(1, label_count):
         value = base[k] + _msg(source, k, p1, jump)
         if value < lowest:
             best, lowest = k, value
@@ -196,7 +204,7 @@ def _walk(
     the start itself.  They and the last row are pushed on the stack; all others only feed the
     next step.  Returns the top of the stack.
     """
-    labels, pitch = chain.labels, scratch.pitch
+    label_count, pitch = chain.label_count, scratch.pitch
     halvings = 0
     while size >> (halvings + 1) > 0:
         halvings += 1
@@ -216,9 +224,9 @@ def _walk(
             scratch.minima[source],
             chain.p1 * weight,
             chain.p2 * weight,
-            advance(chain.costs, node * chain.step * labels),
+            advance(chain.costs, node * chain.step * label_count),
             advance(scratch.rows, target * pitch),
-            labels,
+            label_count,
         )
         source = target
     return top
@@ -230,8 +238,8 @@ def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
 
     Memory is the bottleneck of the first walks along a chain and idle in all the later ones.
     """
-    first = (pixel + chain.ahead) * chain.labels
-    for k in range(0, chain.labels, _LINE):
+    first = (pixel + chain.ahead) * chain.label_count
+    for k in range(0, chain.label_count, _LINE):
         prefetch(chain.f, first + k)
         prefetch(chain.costs, first + k)
 
@@ -240,13 +248,13 @@ def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
 def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
     """A chain of one node has no edge: F is its cost."""
     row = scratch.rows
-    low = _load(chain.costs, row, chain.labels)
+    low = _load(chain.costs, row, chain.label_count)
     if chain.vote:
         winner = 0
         while row[winner] != low:
             winner += 1
         chain.winners[0] = winner
-    for k in range(chain.labels):
+    for k in range(chain.label_count):
         chain.out[k] = row[k] if chain.plain else chain.f[k] - chain.out[k] + row[k]
     return float(low)
 
@@ -258,7 +266,7 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
     An interval has a fresh end, whose row is at the top of its part of the stack, and below it
     the rows that `_walk` left on the way from its far end.
     """
-    nodes, step, labels = chain.nodes, chain.step, chain.labels
+    nodes, step, label_count = chain.nodes, chain.step, chain.label_count
     rows, minima, pending, pitch = scratch
     split, negated = advance(rows, _SPLIT * pitch), advance(rows, _NEGATED * pitch)
 
@@ -266,10 +274,10 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
     last = nodes - 1
     top = _BOTTOM
     minima[top] = _load(
-        advance(chain.costs, last * step * labels), advance(rows, top * pitch), labels
+        advance(chain.costs, last * step * label_count), advance(rows, top * pitch), label_count
     )
     top = _walk(chain, scratch, last, -1, nodes // 2 - 1, nodes, top) + 1
-    minima[top] = _load(chain.costs, advance(rows, top * pitch), labels)
+    minima[top] = _load(chain.costs, advance(rows, top * pitch), label_count)
     pending[0], pending[1], pending[2] = 0, last, top
     waiting = 3
 
@@ -290,43 +298,45 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
         p1, p2 = chain.p1 * weight, chain.p2 * weight
         r = type(p1)(near_size) / type(p1)(size)
         row_a, row_b = advance(rows, top * pitch), advance(rows, (row - 1) * pitch)
-        split_low = _split(row_a, minima[top], p1, p2, r, row_b, split, labels)
+        split_low = _split(row_a, minima[top], p1, p2, r, row_b, split, label_count)
 
         # A part of one node is finished: its row holds what came from outside, so m is added to
         # it.  A larger part starts anew from the node's own cost, its fresh end now at the cut.
         if near_size > 1:
-            cost_a = advance(chain.costs, pixel_a * labels)
+            cost_a = advance(chain.costs, pixel_a * label_count)
             minima[top], negated_low = _reply(
-                split, split_low, p1, p2, cost_a, row_a, negated, labels
+                split, split_low, p1, p2, cost_a, row_a, negated, label_count
             )
         else:
-            out_a = advance(chain.out, pixel_a * labels)
+            out_a = advance(chain.out, pixel_a * label_count)
             if chain.vote:
-                chain.winners[pixel_a] = _winner(split, split_low, p1, p2, row_a, labels)
+                chain.winners[pixel_a] = _winner(split, split_low, p1, p2, row_a, label_count)
             if chain.plain:
-                low, negated_low = _reply(split, split_low, p1, p2, row_a, out_a, negated, labels)
+                low, negated_low = _reply(
+                    split, split_low, p1, p2, row_a, out_a, negated, label_count
+                )
             else:
-                f_a = advance(chain.f, pixel_a * labels)
+                f_a = advance(chain.f, pixel_a * label_count)
                 low, negated_low = _reply_out(
-                    split, split_low, p1, p2, row_a, f_a, out_a, negated, labels
+                    split, split_low, p1, p2, row_a, f_a, out_a, negated, label_count
                 )
             bound += low
             _prefetch_ahead(chain, pixel_a)
 
         if b != far:
-            cost_b = advance(chain.costs, pixel_b * labels)
-            minima[row - 1] = _pass(negated, negated_low, p1, p2, cost_b, row_b, labels)
+            cost_b = advance(chain.costs, pixel_b * label_count)
+            minima[row - 1] = _pass(negated, negated_low, p1, p2, cost_b, row_b, label_count)
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
             waiting += 3
         else:
-            out_b = advance(chain.out, pixel_b * labels)
+            out_b = advance(chain.out, pixel_b * label_count)
             if chain.vote:
-                chain.winners[pixel_b] = _winner(negated, negated_low, p1, p2, row_b, labels)
+                chain.winners[pixel_b] = _winner(negated, negated_low, p1, p2, row_b, label_count)
             if chain.plain:
-                bound += _pass(negated, negated_low, p1, p2, row_b, out_b, labels)
+                bound += _pass(negated, negated_low, p1, p2, row_b, out_b, label_count)
             else:
-                f_b = advance(chain.f, pixel_b * labels)
-                bound += _pass_out(negated, negated_low, p1, p2, row_b, f_b, out_b, labels)
+                f_b = advance(chain.f, pixel_b * label_count)
+                bound += _pass_out(negated, negated_low, p1, p2, row_b, f_b, out_b, label_count)
             _prefetch_ahead(chain, pixel_b)
 
         # On top of the stack, hence next: the near part was read last and is in cache.
@@ -336,7 +346,7 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
     return bound
 
 
-def scratch_arrays(nodes: int, labels: int, dtype: Any) -> tuple[np.ndarray, ...]:
+def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
     """The rows, their minima and the stack of intervals for chains of ``nodes`` nodes.
 
     With L levels of bisection the first walk leaves at most L rows on the stack, and the walk
@@ -344,7 +354,7 @@ def scratch_arrays(nodes: int, labels: int, dtype: Any) -> tuple[np.ndarray, ...
     """
     levels = nodes.bit_length()
     count = _BOTTOM + levels + levels * (levels + 1) // 2
-    rows = np.full((count, labels + 2 * _MARGIN), np.inf, dtype)
+    rows = np.full((count, label_count + 2 * _MARGIN), np.inf, dtype)
     return rows, np.empty(count, dtype), np.empty(3 * _LEVELS, np.int64)
 
 
@@ -379,7 +389,7 @@ def move_minorants(
     argmin of F, or (0,) if nobody asks; rows, minima, pending: from `scratch_arrays`; optima:
     one per chain, receives the sum of the minima of F, which is the optimum of the chain.
     """
-    labels = f.shape[1]
+    label_count = f.shape[1]
     scratch = _Scratch(
         advance(pointer_to(rows), _MARGIN),
         pointer_to(minima),
@@ -389,9 +399,9 @@ def move_minorants(
     for j in range(begin, end):
         first = j * chain_step
         chain = _Chain(
-            advance(pointer_to(f), first * labels),
-            advance(pointer_to(costs), first * labels),
-            advance(pointer_to(out), first * labels),
+            advance(pointer_to(f), first * label_count),
+            advance(pointer_to(costs), first * label_count),
+            advance(pointer_to(out), first * label_count),
             advance(pointer_to(weights), first),
             advance(pointer_to(winners), first),
             winners.size > 0,
@@ -399,7 +409,7 @@ def move_minorants(
             nodes,
             node_step,
             chain_step,
-            labels,
+            label_count,
             p1,
             p2,
         )

@@ -16,14 +16,14 @@ from typing import TypeVar
 import numba
 from threadpoolctl import ThreadpoolController
 
+from ..backend import Item, Result
+
 Tile = TypeVar("Tile")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    # Looking the loaded libraries up takes milliseconds, so it is done once.
+    # Finding the loaded libraries takes milliseconds, so it is done once.
     return ThreadpoolController()
 
 
@@ -60,17 +60,17 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
                 future.result()
 
 
-def calls_at_once(items: int) -> int:
-    """How many of so many independent calls `side_by_side` makes at the same time."""
-    threads = numba.get_num_threads()  # starts them, before which they have no layer
-    # Numba's own layer of threads, the last resort, must not be entered by two threads at once.
-    return 1 if numba.threading_layer() == "workqueue" else min(threads, items)
+def calls_at_once(item_count: int) -> int:
+    """How many of ``item_count`` independent calls `side_by_side` makes concurrently."""
+    threads = numba.get_num_threads()  # starts them: before that the threading layer is unknown
+    # Numba's fallback, "workqueue", must not be entered by two threads at once.
+    return 1 if numba.threading_layer() == "workqueue" else min(threads, item_count)
 
 
 def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """``[function(item) for item in items]``, several at once, each on its share of the threads.
 
-    Small arrays keep several threads badly busy; several small problems do so well.
+    A small array does not have enough work for all threads; several of them together do.
 
     Parameters
     ----------

@@ -65,8 +65,8 @@ class _Rows:
         last = per_lane - 1
 
         @device_function
-        def position(pixel: Any, labels: Any, lane: Any) -> Any:
-            return uint64(uint32(pixel)) * uint64(uint32(labels)) + uint64(uint32(lane))
+        def position(pixel: Any, label_count: Any, lane: Any) -> Any:
+            return uint64(uint32(pixel)) * uint64(uint32(label_count)) + uint64(uint32(lane))
 
         @device_function
         def load(volume: Any, at: Any, inside: Any, row: Any) -> None:
@@ -195,22 +195,23 @@ def _begin_kernel(per_lane: int, dtype: str) -> Kernel:
     )
     def dualmm_begin(
         costs: Any, out: Any, weights: Any,
-        chains: Any, nodes: Any, chain_step: Any, node_step: Any, labels: Any, p1: Any, p2: Any,
+        chains: Any, nodes: Any, chain_step: Any, node_step: Any, label_count: Any,
+        p1: Any, p2: Any,
     ) -> None:  # fmt: skip
         lane = cuda.threadIdx.x
         chain = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
         if chain >= chains:
             return
-        inside = lane + _LANES * (per_lane - 1) < labels
+        inside = lane + _LANES * (per_lane - 1) < label_count
         row = cuda.local.array(per_lane, number)
         cost = cuda.local.array(per_lane, number)
         pixel = int32(chain * chain_step)
-        at = position(pixel, labels, lane)
+        at = position(pixel, label_count, lane)
         load(costs, at, inside, row)
         store(row, out, at, inside)
 
         pixel = int32(pixel + (nodes - 1) * node_step)
-        at = position(pixel, labels, lane)
+        at = position(pixel, label_count, lane)
         load(costs, at, inside, row)
         store(row, out, at, inside)
         # Nodes of the far part whose rows are read again: see `dualmm_level`.
@@ -220,7 +221,7 @@ def _begin_kernel(per_lane: int, dtype: str) -> Kernel:
         for count in range(2, nodes // 2 + 1):
             pixel = int32(pixel - node_step)
             weight = weights[uint32(pixel)]
-            at = position(pixel, labels, lane)
+            at = position(pixel, label_count, lane)
             load(costs, at, inside, cost)
             message(row, p1 * weight, p2 * weight, lane, row)
             add(row, cost, row)
@@ -252,13 +253,13 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
     )
     def dualmm_level(
         costs: Any, out: Any, weights: Any, intervals: Any,
-        chains: Any, chain_step: Any, node_step: Any, labels: Any, p1: Any, p2: Any,
+        chains: Any, chain_step: Any, node_step: Any, label_count: Any, p1: Any, p2: Any,
     ) -> None:  # fmt: skip
         lane = cuda.threadIdx.x
         chain = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
         if chain >= chains:
             return
-        inside = lane + _LANES * (per_lane - 1) < labels
+        inside = lane + _LANES * (per_lane - 1) < label_count
         interval = cuda.blockIdx.y
         fresh = intervals[interval, 0]
         far = intervals[interval, 1]
@@ -270,7 +271,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
         row = cuda.local.array(per_lane, number)
         cost = cuda.local.array(per_lane, number)
         pixel = int32(chain * chain_step + fresh * node_step)
-        load(out, position(pixel, labels, lane), inside, row)
+        load(out, position(pixel, label_count, lane), inside, row)
         halvings = int32(0)
         while near_size >> (halvings + 1) > 0:
             halvings = int32(halvings + 1)
@@ -278,7 +279,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
             following = int32(pixel + step)
             weight = weights[uint32(min(pixel, following))]
             pixel = following
-            at = position(pixel, labels, lane)
+            at = position(pixel, label_count, lane)
             load(costs, at, inside, cost)
             message(row, p1 * weight, p2 * weight, lane, row)
             add(row, cost, row)
@@ -290,7 +291,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
         # Cut the edge to the other half; both parts start anew from their nodes' own costs.
         beyond = int32(pixel + step)
         weight = weights[uint32(min(pixel, beyond))]
-        at_beyond = position(beyond, labels, lane)
+        at_beyond = position(beyond, label_count, lane)
         other = cuda.local.array(per_lane, number)
         load(out, at_beyond, inside, other)
         m = cuda.local.array(per_lane, number)
@@ -298,7 +299,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
         share = number(near_size) / number(size)
         cut(row, other, p1 * weight, p2 * weight, share, lane, inside, m, back)
         add(m, cost, m)
-        store(m, out, position(pixel, labels, lane), inside)
+        store(m, out, position(pixel, label_count, lane), inside)
         load(costs, at_beyond, inside, cost)
         add(back, cost, back)
         store(back, out, at_beyond, inside)
@@ -322,14 +323,14 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
     )
     def dualmm_leaves(
         f: Any, costs: Any, out: Any, weights: Any, minima: Any, winners: Any, intervals: Any,
-        chains: Any, chain_step: Any, node_step: Any, labels: Any, p1: Any, p2: Any,
+        chains: Any, chain_step: Any, node_step: Any, label_count: Any, p1: Any, p2: Any,
         plain: Any, vote: Any,
     ) -> None:  # fmt: skip
         lane = cuda.threadIdx.x
         chain = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
         if chain >= chains:
             return
-        inside = lane + _LANES * (per_lane - 1) < labels
+        inside = lane + _LANES * (per_lane - 1) < label_count
         interval = cuda.blockIdx.y
         fresh = intervals[interval, 0]
         far = intervals[interval, 1]
@@ -349,14 +350,14 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
         back = cuda.local.array(per_lane, number)
 
         pixel_x = int32(chain * chain_step + fresh * node_step)
-        at_x = position(pixel_x, labels, lane)
+        at_x = position(pixel_x, label_count, lane)
         pixel_a = pixel_x
         weight_x = number(0)
         if size > 2:
             pixel_a = int32(pixel_x + step)
             weight_x = weights[uint32(min(pixel_x, pixel_a))]
             load(out, at_x, inside, row_x)
-        at_a = position(pixel_a, labels, lane)
+        at_a = position(pixel_a, label_count, lane)
         load(costs, at_a, inside, cost_a)
         if size > 2:
             message(row_x, p1 * weight_x, p2 * weight_x, lane, row_a)
@@ -364,7 +365,7 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
         else:
             load(out, at_a, inside, row_a)
         pixel_b = int32(pixel_a + step)
-        at_b = position(pixel_b, labels, lane)
+        at_b = position(pixel_b, label_count, lane)
         load(out, at_b, inside, row_b)
         load(costs, at_b, inside, cost_b)
 
@@ -387,7 +388,7 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
         finish(row_a, cost_a, f, out, minima, winners, pixel_a, at_a, inside, lane, plain, vote)
         if size > 3:
             pixel_z = int32(pixel_b + step)
-            at_z = position(pixel_z, labels, lane)
+            at_z = position(pixel_z, label_count, lane)
             weight = weights[uint32(min(pixel_b, pixel_z))]
             load(out, at_z, inside, row_x)
             cut(row_b, row_x, p1 * weight, p2 * weight, half, lane, inside, m, back)
@@ -415,16 +416,16 @@ def _lone_nodes_kernel(per_lane: int, dtype: str) -> Kernel:
     )
     def dualmm_lone_nodes(
         f: Any, costs: Any, out: Any, minima: Any, winners: Any,
-        pixels: Any, labels: Any, plain: Any, vote: Any,
+        pixels: Any, label_count: Any, plain: Any, vote: Any,
     ) -> None:  # fmt: skip
         lane = cuda.threadIdx.x
         pixel = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
         if pixel >= pixels:
             return
-        inside = lane + _LANES * (per_lane - 1) < labels
+        inside = lane + _LANES * (per_lane - 1) < label_count
         row = cuda.local.array(per_lane, number)
         cost = cuda.local.array(per_lane, number)
-        at = position(pixel, labels, lane)
+        at = position(pixel, label_count, lane)
         load(costs, at, inside, row)
         load(costs, at, inside, cost)
         finish(row, cost, f, out, minima, winners, pixel, at, inside, lane, plain, vote)
@@ -454,20 +455,20 @@ def move_minorants(
     grid: number of chains, their length, pixels from chain to chain and from node to node.
     """
     chains, nodes, chain_step, node_step = grid
-    labels = f.size // minima.size
-    kind = -(-labels // _LANES), str(f.dtype)
+    label_count = f.size // minima.size
+    kind = -(-label_count // _LANES), str(f.dtype)
     blocks = blocks_for(chains, _WARPS)
     if nodes == 1:
         launch(
             _lone_nodes_kernel(*kind), blocks, _BLOCK,
-            f, costs, out, minima, winners, chains, labels, plain, vote,
+            f, costs, out, minima, winners, chains, label_count, plain, vote,
         )  # fmt: skip
         return
     launch(
         _begin_kernel(*kind), blocks, _BLOCK,
-        costs, out, weights, chains, nodes, chain_step, node_step, labels, *penalties,
+        costs, out, weights, chains, nodes, chain_step, node_step, label_count, *penalties,
     )  # fmt: skip
-    steps = chains, chain_step, node_step, labels
+    steps = chains, chain_step, node_step, label_count
     *levels, leaves = _levels(nodes)
     for intervals in levels:
         launch(

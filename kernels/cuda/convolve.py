@@ -21,9 +21,17 @@ from typing import Any, NamedTuple
 from numba import float32, float64, int32, uint32, uint64
 
 from . import cudalib
+from .cudalib import SHARED_BYTES, round_up
 from .vectors import ALIGNMENT, load4, store4
 
-__all__ = ["TILE_WIDTH", "Tiling", "blocks_of_filters", "convolution", "packing", "tiling_for"]
+__all__ = [
+    "TILE_WIDTH",
+    "ConvolutionTiling",
+    "blocks_of_filters",
+    "convolution",
+    "convolution_tiling",
+    "packing",
+]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
@@ -31,16 +39,10 @@ TILE_WIDTH = 32  # pixels of a tile in a row
 _RUN = 8  # pixels in a row that a thread computes
 _RUNS = TILE_WIDTH // _RUN
 _GAP = 8  # unused places after the results of a run
-_SHARED_BYTES = 48 * 1024  # what every GPU gives a block
 _MOST_GROUPS = 10  # of filters per block
 
 
-def _multiple(n: int, of: int) -> int:
-    """The smallest multiple of ``of`` that is at least n."""
-    return -(-n // of) * of
-
-
-class Tiling(NamedTuple):
+class ConvolutionTiling(NamedTuple):
     """The constants that a kernel is compiled for."""
 
     dtype: str
@@ -63,12 +65,12 @@ class Tiling(NamedTuple):
     @property
     def padded_filters(self) -> int:
         """Room for the filters of a thread, whole vectors of four."""
-        return _multiple(self.filters, 4)
+        return round_up(self.filters, 4)
 
     @property
     def row_stride(self) -> int:
         """Places of a row of pixels in shared memory, the margin of the taps included."""
-        return TILE_WIDTH + max(_multiple(self.kw - 1, 4), 4)
+        return TILE_WIDTH + max(round_up(self.kw - 1, 4), 4)
 
     @property
     def channel_stride(self) -> int:
@@ -88,11 +90,13 @@ class Tiling(NamedTuple):
         return self.part * self.kw * self.groups * self.padded_filters
 
 
-def tiling_for(shape: tuple[int, int, int, int], dtype: Any, gated: bool) -> Tiling:
+def convolution_tiling(
+    shape: tuple[int, int, int, int], dtype: Any, gated: bool
+) -> ConvolutionTiling:
     """A good tiling for kernels of shape (O, I, kh, kw)."""
     outputs, inputs, kh, kw = shape
     # The number of filters per thread that leaves the fewest of the last group unused.
-    filters = min((10, 8), key=lambda n: _multiple(outputs, n))
+    filters = min((10, 8), key=lambda n: round_up(outputs, n))
     if outputs <= 4:
         filters = outputs
     groups = -(-outputs // filters)
@@ -102,20 +106,20 @@ def tiling_for(shape: tuple[int, int, int, int], dtype: Any, gated: bool) -> Til
     unit = 4 if inputs % 4 == 0 else 1
     vector_out = outputs % 4 == 0 and groups * filters % 4 == 0
     while True:
-        chunk = _multiple(-(-inputs // -(-inputs // most_channels)), unit)
+        chunk = round_up(-(-inputs // -(-inputs // most_channels)), unit)
         part = chunk // 2 if chunk % 2 == 0 else chunk
-        tiling = Tiling(
+        tiling = ConvolutionTiling(
             str(dtype), kh, kw, unit == 4, vector_out, chunk, part, filters, groups, rows, gated
         )
         places = tiling.pixel_places + tiling.weight_places
-        if places * (8 if dtype == "float64" else 4) <= _SHARED_BYTES:
+        if places * (8 if dtype == "float64" else 4) <= SHARED_BYTES:
             return tiling
         if most_channels <= unit:
             raise ValueError(f"no tile of {kh}x{kw} kernels fits into shared memory")
         most_channels = max(most_channels // 2, unit)
 
 
-def blocks_of_filters(tiling: Tiling, outputs: int) -> int:
+def blocks_of_filters(tiling: ConvolutionTiling, outputs: int) -> int:
     """How many blocks are needed for all filters of a tile."""
     return -(-outputs // (tiling.groups * tiling.filters))
 
@@ -123,9 +127,9 @@ def blocks_of_filters(tiling: Tiling, outputs: int) -> int:
 # The layers of the paper: first and later ones of the Unary-CNN and of the Pairwise-CNN.
 _LAYERS = [(100, 3, 3, 3), (100, 100, 2, 2), (64, 64, 3, 3), (2, 64, 1, 1)]
 _EXAMPLES = [
-    *[(tiling_for(shape, "float32", False),) for shape in _LAYERS],
-    (tiling_for(_LAYERS[1], "float32", True),),
-    (tiling_for(_LAYERS[1], "float64", True),),
+    *[(convolution_tiling(shape, "float32", False),) for shape in _LAYERS],
+    (convolution_tiling(_LAYERS[1], "float32", True),),
+    (convolution_tiling(_LAYERS[1], "float64", True),),
 ]
 
 
@@ -183,7 +187,7 @@ def packing(dtype: str) -> cudalib.Kernel:
 
 
 @cudalib.kernel_family(*_EXAMPLES)
-def convolution(tiling: Tiling) -> cudalib.Kernel:
+def convolution(tiling: ConvolutionTiling) -> cudalib.Kernel:
     """The kernel for a tiling; grid: (columns of tiles, rows of tiles, `blocks_of_filters`)."""
     kh, kw, chunk, part = tiling.kh, tiling.kw, tiling.chunk, tiling.part
     filters, padded_filters, groups = tiling.filters, tiling.padded_filters, tiling.groups
@@ -196,7 +200,7 @@ def convolution(tiling: Tiling) -> cudalib.Kernel:
     step = 4 if vector else 1  # channels loaded at a time
     steps = chunk // step
     loads = (rows + kh - 1) * columns * steps
-    window = _RUN + _multiple(kw - 1, 4)  # pixels that a thread loads for its run
+    window = _RUN + round_up(kw - 1, 4)  # pixels that a thread loads for its run
     lane_filters = groups * padded_filters  # weights of a tap and a channel
     channel_weights = kw * lane_filters
     part_weights = part * channel_weights

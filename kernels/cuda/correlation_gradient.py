@@ -62,7 +62,7 @@ def _gradient_kernel(
     @cudalib.kernel(signature, threads=threads)
     def gradient(
         ds: Any, partners: Any, result: Any, starts: Any, fractions: Any,
-        width: Any, channels: Any, labels: Any, first_offset: Any, buckets: Any,
+        width: Any, channels: Any, label_count: Any, first_offset: Any, buckets: Any,
         lowest: Any, highest: Any,
     ) -> None:  # fmt: skip
         # ds: (H, W, K); partners: features (H, W, C) of the other image; result: (H, W, C);
@@ -108,10 +108,10 @@ def _gradient_kernel(
                     place = uint32(from_left * _STRIDE + from_right)
                 value = real(0)
                 if x < width and j < width:
-                    base = uint32((row * width + x) * labels)
+                    base = uint32((row * width + x) * label_count)
                     bucket = int32(first_offset - (j - x))
                     if whole:
-                        if 0 <= bucket < labels:
+                        if 0 <= bucket < label_count:
                             value = ds[uint32(base + bucket)]
                     else:
                         # Labels that look at j, and labels that look between j - 1 and j; a label
@@ -174,9 +174,9 @@ def _gradient_kernel(
     return gradient
 
 
-def _bucket_starts(labels: LabelPositions) -> np.ndarray:
+def _bucket_starts(positions: LabelPositions) -> np.ndarray:
     """Where the labels of each offset begin, from the first offset downwards, and the end."""
-    distances = labels.offsets[0] - labels.offsets
+    distances = positions.offsets[0] - positions.offsets
     return np.searchsorted(distances, np.arange(distances[-1] + 2)).astype(np.int32)
 
 
@@ -200,8 +200,8 @@ def scores_backward(
     ds = cudalib.to_device(ds)
     left, right = cudalib.to_device(left, ds.dtype), cudalib.to_device(right, ds.dtype)
     height, width, channels = left.shape
-    labels = label_positions(cudalib.to_host(disparities), ds.dtype)
-    starts = _bucket_starts(labels)
+    positions = label_positions(cudalib.to_host(disparities), ds.dtype)
+    starts = _bucket_starts(positions)
     groups = -(-channels // 4)
     groups = -(-groups // -(-groups // _MOST_GROUPS))
     gradients = []
@@ -210,7 +210,9 @@ def scores_backward(
         gradients.append(gradient)
         if not gradient.size:
             continue
-        kernel = _gradient_kernel(ds.dtype.name, groups, channels % 4 == 0, labels.whole, of_left)
+        kernel = _gradient_kernel(
+            ds.dtype.name, groups, channels % 4 == 0, positions.whole, of_left
+        )
         cudalib.launch(
             kernel,
             (
@@ -220,8 +222,8 @@ def scores_backward(
             ),
             kernel.threads,
             ds.reshape(-1), partners.reshape(-1), gradient.reshape(-1),
-            cudalib.to_device(starts), cudalib.to_device(labels.fractions),
-            width, channels, labels.size, int(labels.offsets[0]), starts.size - 1,
-            labels.lowest, labels.highest,
+            cudalib.to_device(starts), cudalib.to_device(positions.fractions),
+            width, channels, positions.label_count, int(positions.offsets[0]), starts.size - 1,
+            positions.lowest, positions.highest,
         )  # fmt: skip
     return gradients[0], gradients[1]

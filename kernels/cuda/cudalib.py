@@ -37,6 +37,7 @@ from .devices import (
 )
 
 __all__ = [
+    "SHARED_BYTES",
     "CudaDevice",
     "CudaStatus",
     "Device",
@@ -54,12 +55,15 @@ __all__ = [
     "open_device",
     "probe",
     "registered_kernels",
+    "round_up",
     "set_current",
     "synchronize",
     "to_device",
     "to_host",
     "use",
 ]
+
+SHARED_BYTES = 48 << 10  # shared memory that a block may use on every GPU
 
 # ---------------------------------------------------------------- kernels
 
@@ -202,6 +206,11 @@ def blocks_for(items: int, per_block: int) -> int:
     return max(-(-items // per_block), 1)
 
 
+def round_up(n: int, of: int) -> int:
+    """The smallest multiple of ``of`` that is at least n."""
+    return -(-n // of) * of
+
+
 # ---------------------------------------------------------------- GPUs
 
 
@@ -299,7 +308,7 @@ class CudaStatus:
     devices: list[str] = field(default_factory=list)
 
 
-_USE_CPU = "Use --device cpu, which needs no GPU"
+_USE_CPU = "Use `device=cpu`, which needs no GPU"
 _OLDEST_OF_CUDA_13 = (7, 5)  # Turing; drivers of CUDA 13 still run older GPUs
 _EXTRAS = "pip install 'hybridstereo[cu12]' (or [cu13], as nvidia-smi shows the CUDA version)"
 

@@ -79,7 +79,7 @@ class Device:
     Attributes
     ----------
     name
-        What `--device` calls it.
+        As `select` takes it.
     """
 
     name = "cuda"

@@ -23,10 +23,10 @@ from typing import Any
 from numba import float32, float64, uint32, uint64
 
 from . import cudalib
-from .kernel_gradient_tiling import Tiling, tiling_for
+from .kernel_gradient_tiling import GradientTiling, gradient_tiling
 from .vectors import ALIGNMENT, load4, store4
 
-__all__ = ["kernel_gradient", "share_kernel", "tiling_for"]
+__all__ = ["kernel_gradient", "share_kernel"]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
@@ -35,13 +35,13 @@ _ADDING_THREADS = 128
 
 
 @cudalib.kernel_family(
-    (tiling_for((100, 100, 2, 2), "float32", True),),
-    (tiling_for((100, 3, 3, 3), "float32", True),),
-    (tiling_for((64, 64, 3, 3), "float32", True),),
-    (tiling_for((2, 64, 1, 1), "float32", False),),
-    (tiling_for((100, 100, 2, 2), "float64", True),),
+    (gradient_tiling((100, 100, 2, 2), "float32", True),),
+    (gradient_tiling((100, 3, 3, 3), "float32", True),),
+    (gradient_tiling((64, 64, 3, 3), "float32", True),),
+    (gradient_tiling((2, 64, 1, 1), "float32", False),),
+    (gradient_tiling((100, 100, 2, 2), "float64", True),),
 )
-def share_kernel(tiling: Tiling) -> cudalib.Kernel:
+def share_kernel(tiling: GradientTiling) -> cudalib.Kernel:
     """The first pass; grid: (shares, rows of taps * blocks of columns, blocks of filters)."""
     channels, outputs, columns = tiling.channels, tiling.outputs, tiling.columns
     thread_columns = tiling.thread_columns
@@ -299,7 +299,7 @@ def kernel_gradient(
     outputs, inputs, kh, kw = shape
     height, width, _ = dy.shape
     dtype = dy.dtype
-    tiling = tiling_for((outputs, inputs, kh, kw), dtype.name, y is not None)
+    tiling = gradient_tiling((outputs, inputs, kh, kw), dtype.name, y is not None)
     rows = cudalib.blocks_for(height, _SHARES)
     count = cudalib.blocks_for(height, rows)
     column_blocks = cudalib.blocks_for(tiling.columns, tiling.block_columns)

@@ -1,8 +1,10 @@
-"""How ``kernel_gradient_cuda.py`` divides its work among the threads of a block."""
+"""How ``kernel_gradient.py`` divides its work among the threads of a block."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from .cudalib import SHARED_BYTES, round_up
 
 _VECTOR_COLUMNS = 8  # of a thread, if the channels come in vectors of four,
 _MOST_COLUMNS = 9  # and otherwise: three taps of a colour image
@@ -12,15 +14,9 @@ _THREADS = 256  # of a block, about
 _SEGMENT = 16  # pixels in shared memory at a time, fewer if they have many channels
 _MOST_SLICES = 16
 _BANKS = 32
-_SHARED_BYTES = 48 << 10  # what a block may have on every GPU
 
 
-def _multiple(n: int, of: int) -> int:
-    """The smallest multiple of ``of`` that is at least n."""
-    return -(-n // of) * of
-
-
-class Tiling(NamedTuple):
+class GradientTiling(NamedTuple):
     """The constants that a kernel is compiled for."""
 
     dtype: str
@@ -57,7 +53,7 @@ class Tiling(NamedTuple):
         With slices a warp loads gradients of several pixels: the vectors of the next one are to
         fall into the banks that follow those of this one's ``filter_groups`` vectors.
         """
-        places = _multiple(self.block_filters, 4)
+        places = round_up(self.block_filters, 4)
         if self.slices > 1:
             places += (4 * self.filter_groups - places) % _BANKS
         return places
@@ -68,7 +64,7 @@ class Tiling(NamedTuple):
         # At the end the sums of the biases take the place of the gradients.
         sums = self.pixels_read * self.block_filters
         return (
-            _multiple((self.segment - 1) * self.channels + self.block_columns, 4),
+            round_up((self.segment - 1) * self.channels + self.block_columns, 4),
             max(self.segment * self.pixel_filters, sums),
         )
 
@@ -88,7 +84,7 @@ class Tiling(NamedTuple):
         return self.threads // self.readers
 
 
-def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Tiling:
+def gradient_tiling(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> GradientTiling:
     """A good tiling for kernels of shape (O, I, kh, kw)."""
     outputs, inputs, _, kw = shape
     columns, vector = kw * inputs, inputs % 4 == 0
@@ -97,7 +93,7 @@ def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Til
         thread_columns = -(-columns // -(-columns // _MOST_COLUMNS))
     # The number that leaves the fewest unused.  Few columns mean slices, whose threads would get
     # into each other's way at the two filters of ten that are not in a vector.
-    filters = min((10, 8) if vector else (8,), key=lambda n: _multiple(outputs, n))
+    filters = min((10, 8) if vector else (8,), key=lambda n: round_up(outputs, n))
     if outputs <= 4:
         filters = outputs
     filter_groups, column_groups = -(-outputs // filters), -(-columns // thread_columns)
@@ -107,14 +103,14 @@ def tiling_for(shape: tuple[int, int, int, int], dtype: str, gated: bool) -> Til
     slices = min(_THREADS // (filter_groups * column_groups), _MOST_SLICES)
     slices = 1 << (max(slices, 1).bit_length() - 1)  # a power of two, as are the segments
 
-    def tiling(segment: int) -> Tiling:
-        return Tiling(
+    def tiling(segment: int) -> GradientTiling:
+        return GradientTiling(
             dtype, inputs, outputs, columns, thread_columns, filters, filter_groups, column_groups,
             segment, min(slices, segment), gated,
         )  # fmt: skip
 
     segment, size = max(_SEGMENT, 2 * slices), 4 if dtype == "float32" else 8
-    while segment > 1 and size * sum(tiling(segment).shared_places) > _SHARED_BYTES:
+    while segment > 1 and size * sum(tiling(segment).shared_places) > SHARED_BYTES:
         segment //= 2
     return tiling(segment)
 

@@ -16,6 +16,7 @@ from hybridstereo.kernels import conv_cpu, conv_cuda
 from hybridstereo.kernels.cuda import convolve as convolve_cuda
 from hybridstereo.kernels.cuda import cudalib
 from hybridstereo.kernels.cuda import kernel_gradient as kernel_gradient_cuda
+from hybridstereo.kernels.cuda.kernel_gradient_tiling import gradient_tiling
 
 pytestmark = [
     pytest.mark.emulator,
@@ -44,7 +45,7 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("channels", [1, 3, 64, 100, 700, 2000])
 def test_kernel_gradient_fits_into_shared_memory(channels, dtype):
-    tiling = kernel_gradient_cuda.tiling_for((channels, channels, 3, 3), dtype, True)
+    tiling = gradient_tiling((channels, channels, 3, 3), dtype, True)
     places = sum(tiling.shared_places)
     assert places * np.dtype(dtype).itemsize <= 48 << 10
     assert 1 <= tiling.slices <= tiling.segment
@@ -57,7 +58,7 @@ def test_kernel_gradient_has_threads_for_every_filter():
             for kw in (1, 2, 3, 7):
                 shape = outputs, inputs, 1, kw
                 for dtype in ("float32", "float64"):
-                    tiling = kernel_gradient_cuda.tiling_for(shape, dtype, True)
+                    tiling = gradient_tiling(shape, dtype, True)
                     assert tiling.readers <= tiling.threads <= 256, tiling
                     assert tiling.segment % tiling.slices == 0, tiling
                     assert tiling.block_filters <= 130, tiling
@@ -118,10 +119,10 @@ def test_saturated_and_tiny_activations(rng):
 def test_tiles_of_large_kernels_fit_into_shared_memory():
     for kernel in ((7, 7), (11, 11)):
         for dtype, size in (("float32", 4), ("float64", 8)):
-            tiling = convolve_cuda.tiling_for((100, 100, *kernel), dtype, False)
+            tiling = convolve_cuda.convolution_tiling((100, 100, *kernel), dtype, False)
             assert (tiling.pixel_places + tiling.weight_places) * size <= 48 * 1024
     with pytest.raises(ValueError, match="shared memory"):
-        convolve_cuda.tiling_for((100, 100, 99, 99), "float32", False)
+        convolve_cuda.convolution_tiling((100, 100, 99, 99), "float32", False)
 
 
 def test_other_types_are_refused(rng):
@@ -185,7 +186,7 @@ def test_most_instructions_are_multiply_adds(interior):
 def test_sums_stay_in_registers(architecture, shape):
     """Indexed by a variable, they would be in local memory, and a tile a hundred times slower."""
     for kernel in (
-        convolve_cuda.convolution(convolve_cuda.tiling_for(shape, "float32", True)),
-        kernel_gradient_cuda.share_kernel(kernel_gradient_cuda.tiling_for(shape, "float32", True)),
+        convolve_cuda.convolution(convolve_cuda.convolution_tiling(shape, "float32", True)),
+        kernel_gradient_cuda.share_kernel(gradient_tiling(shape, "float32", True)),
     ):
         assert ".local" not in cuda_emulator.compiled(kernel, architecture).ptx, kernel

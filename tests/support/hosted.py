@@ -1,14 +1,15 @@
-"""A CUDA backend that takes and gives NumPy arrays, for tests that know nothing else."""
+"""A CUDA backend that takes and returns NumPy arrays, for tests that know nothing else."""
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hybridstereo.kernels import Backend
+from hybridstereo.kernels.backend import operations, table
 from hybridstereo.kernels.cuda import cudalib
 
 
@@ -28,37 +29,35 @@ def _on_host(value: Any) -> Any:
     return cudalib.to_host(value)
 
 
-def _effort(name: str, arguments: tuple) -> int:
-    """Elements of the arrays; Dual_MM goes through them again and again."""
-    repeats = arguments[5] if name == "dual_mm" else 1
-    return repeats * sum(x.size for x in arguments if isinstance(x, np.ndarray))
+def _effort(arguments: dict[str, Any]) -> int:
+    """Elements of the arrays; Dual_MM goes through them again in every iteration."""
+    repeats = arguments.get("iterations", 1)
+    return repeats * sum(x.size for x in arguments.values() if isinstance(x, np.ndarray))
 
 
 def hosted(backend: Backend, most: int | None = None) -> Backend:
     """A CUDA backend for tests that know nothing but NumPy.
 
-    Every operation takes NumPy arrays to the device and its results back, arrays that it changes
-    included.  With ``most`` a test that needs more than so many elements is skipped.
+    Every operation copies NumPy arrays to the device and its results back, including arrays that
+    it changes.  With ``most``, a test that needs more elements is skipped.
     """
 
-    def wrap(name: str, operation: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            if most is not None and _effort(name, arguments) > most:
+    def wrap(operation: Any) -> Any:
+        signature = inspect.signature(operation)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            given = signature.bind(*arguments, **named).arguments
+            if most is not None and _effort(given) > most:
                 pytest.skip("too large for the simulator")
-            moved = [_on_device(x) for x in arguments]
-            result = operation(*moved)
-            for given, there in zip(arguments, moved, strict=True):
-                if isinstance(given, np.ndarray) and given.flags.writeable:
-                    given[...] = cudalib.to_host(there)
+            moved = {name: _on_device(x) for name, x in given.items()}
+            result = operation(**moved)
+            for name, array in given.items():
+                if isinstance(array, np.ndarray) and array.flags.writeable:
+                    array[...] = cudalib.to_host(moved[name])
             return _on_host(result)
 
         return call
 
-    kept = ("name", "to_device", "to_host", "empty", "synchronize", "free_memory")
-    wrapped = {
-        field.name: wrap(field.name, getattr(backend, field.name))
-        for field in dataclasses.fields(backend)
-        if field.name not in kept
-    }
+    wrapped = {name: wrap(getattr(backend, name)) for name in operations()}
     moves = {"to_device": lambda x: x, "to_host": lambda x: x, "empty": np.empty}
-    return dataclasses.replace(backend, **wrapped, **moves)
+    return table(vars(backend) | wrapped | moves)

@@ -20,7 +20,7 @@ from ..datasets import StereoPair
 from ..edges import EdgeWeights, edges_forward, edges_input
 from ..features import ConvLayer, network_forward
 from ..kernels import Backend
-from ..kernels.contrast_cpu import LUMA
+from ..kernels.constants import LUMA
 from ..model import IMAGE_CHANNELS, StereoModel
 
 _FILTERS = 64

@@ -152,7 +152,7 @@ def test_hosts_arrays_wait_until_they_have_been_read(gpu):
 @on_fake_driver
 def test_the_tests_for_gpus_on_a_fake_driver():
     """All of numba-cuda but the driver: contexts, streams, linking, arguments of launches."""
-    files = [str(TESTS / "kernels" / x) for x in ("cuda/test_device.py", "test_contrast.py")]
+    files = [str(TESTS / "kernels" / x) for x in ("cuda/test_device.py", "test_edges.py")]
     done = subprocess.run(
         [
             sys.executable,

@@ -1,0 +1,26 @@
+"""Numbers that the kernels of both engines share.
+
+Numba caches compiled functions by the date of their own file: after a change here, delete
+``kernels/__pycache__``.
+"""
+
+from __future__ import annotations
+
+# ---------------------------------------------------------------- edge weights
+
+LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue
+SMOOTHING_SIGMA = 0.7
+SMOOTHING_RADIUS = 3
+SMALLEST_WEIGHT = 1e-6
+
+# ---------------------------------------------------------------- read-out and refinement
+
+# Labels tied in the read-out: relative tolerance, and labels per GPU thread of the original.
+TIE_TOLERANCE = 1e-6
+TIE_BLOCK = 8
+
+SMALLEST_CURVATURE = 1e-3
+
+# ---------------------------------------------------------------- losses
+
+SMALLEST_PROBABILITY = 1e-37  # keeps the logarithm finite
