@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,32 +79,6 @@ class StereoPair:
             return self.ndisp
         known = self.disparity[np.isfinite(self.disparity)]
         return max(math.floor(known.max()) + 1, 1) if known.size else 1
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A pair of a data set that has not been read yet.
-
-    Parameters
-    ----------
-    name
-        Unique within its data set.
-    scene
-        What it shows. Samples of one scene never end up on both sides of a split.
-    source
-        The data set, as it is called in the specification: ``kitti``, ``middlebury``...
-    files
-        What `read` will read; empty for generated scenes.
-    read
-        Reads or generates the pair; raises `InputError` if a file is unusable.
-
-    """
-
-    name: str
-    scene: str
-    source: str
-    files: tuple[Path, ...]
-    read: Callable[[], StereoPair] = field(repr=False, compare=False)
 
 
 def build_pair(

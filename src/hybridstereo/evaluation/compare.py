@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..datasets import NAMES, open_dataset
+from ..datasets import KINDS, NAMES, open_dataset
 from ..errors import InputError
 from ..infer import choose_backend
 from ..kernels import Backend
@@ -24,7 +24,6 @@ from .scenes import Scene, dataset_scenes, folder_scenes, load_files, select
 from .submission import Submission, write_submission
 
 BASELINES = (*SETTINGS, "argmax")
-_PROTOCOL_OF = {"kitti": "kitti", "middlebury": "middlebury", "synthetic": "middlebury"}
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def dataset_protocol(dataset: str) -> Protocol:
         raise InputError(
             f"There is no data set '{dataset}' to evaluate", f"Use one of {', '.join(NAMES)}"
         )
-    return PROTOCOLS[_PROTOCOL_OF.get(dataset, "plain")]
+    return PROTOCOLS[KINDS[dataset].rules]
 
 
 def build_methods(options: EvalOptions, dataset: str) -> list[Method]:

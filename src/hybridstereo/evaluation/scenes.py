@@ -98,10 +98,7 @@ def dataset_scenes(dataset: Dataset) -> list[Scene]:
 
 
 def _keys(sample: Sample) -> tuple[str, ...]:
-    keys = [sample.name, sample.name.rpartition("/")[2]]
-    if sample.source == "csv":  # its names are lines of the list
-        keys = [sample.files[0].stem]
-    return tuple(dict.fromkeys(keys))
+    return sample.keys or tuple(dict.fromkeys([sample.name, sample.name.rpartition("/")[2]]))
 
 
 def _load_sample(sample: Sample) -> Target:

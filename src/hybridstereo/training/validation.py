@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..datasets import Sample, StereoPair
+from ..datasets import Sample, StereoPair, ranked_by
 from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
@@ -22,8 +22,6 @@ CRITERIA = ("benchmark", "bad1", "bad2", "bad3", "bad4", "d1")
 mixture it is the mean over the data sets, so that one with many or difficult pairs does not decide
 alone.
 """
-
-_RANKED_BY = {"kitti": "d1"}
 
 # Labels come in multiples of this, so that pairs of similar range share compiled shapes and BLAS
 # gets even blocks.
@@ -48,8 +46,7 @@ def mean_figures(samples: Sequence[Sample], scores: Sequence[Scores]) -> dict[st
     for sample, its_scores in zip(samples, scores, strict=True):
         by_source.setdefault(sample.source, []).append(its_scores)
     ranked = [
-        per_image_mean(of_source)[_RANKED_BY.get(source, "bad1")]
-        for source, of_source in by_source.items()
+        per_image_mean(of_source)[ranked_by(source)] for source, of_source in by_source.items()
     ]
     known = [figure for figure in ranked if not math.isnan(figure)]
     benchmark = sum(known) / len(known) if known else math.nan
