@@ -22,7 +22,7 @@ from hybridstereo.datasets import (
     split_named,
 )
 from hybridstereo.errors import InputError
-from hybridstereo.evaluation.protocol import PROTOCOLS
+from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.synthetic import SceneOptions, generate_scene
 
 
@@ -119,7 +119,7 @@ def test_names_are_all_known() -> None:
 @pytest.mark.parametrize("name", datasets.NAMES)
 def test_what_is_known_about_a_data_set_fits_together(name: str) -> None:
     kind = datasets.KINDS[name]
-    assert PROTOCOLS[kind.rules].primary.removesuffix("_noc") == kind.ranked_by
+    assert RULES[kind.rules].primary.removesuffix("_noc") == kind.ranked_by
     assert kind.find is None or kind.expected.startswith("Expected ")
     assert datasets.ranked_by(name) == kind.ranked_by
     assert datasets.ranked_by("unheard of") == "bad1"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import InputError
 from hybridstereo.evaluation.methods import (
     FileMethod,
@@ -17,7 +18,7 @@ from hybridstereo.evaluation.methods import (
     VolumesMethod,
     labels_for,
 )
-from hybridstereo.evaluation.scenes import Scene, Target
+from hybridstereo.evaluation.scenes import Scene
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.volumes import write_volume
 from hybridstereo.labels import LabelRange
@@ -29,7 +30,7 @@ from hybridstereo.models.census import census_model
 def target(rng):
     left = rng.random((24, 32, 3), np.float32)
     truth = np.full((24, 32), 3, np.float32)
-    return Target(truth, None, left, np.roll(left, -3, axis=1), ndisp=7)
+    return truth_pair(truth, left=left, right=np.roll(left, -3, axis=1), ndisp=7)
 
 
 @pytest.fixture
@@ -96,7 +97,7 @@ def test_model_says_how_it_is_run(backend):
 
 def test_model_needs_images(backend, scene):
     with pytest.raises(InputError, match="no images"):
-        ModelMethod("m", census_model(), backend).compute(scene, Target(np.zeros((2, 2))))
+        ModelMethod("m", census_model(), backend).compute(scene, truth_pair(np.zeros((2, 2))))
 
 
 def test_maps_of_a_folder(tmp_path, scene, target):
@@ -135,4 +136,4 @@ def test_volume_with_unknown_labels(tmp_path, backend, scene, target):
 def test_volume_needs_the_left_image(tmp_path, backend, scene):
     method = VolumesMethod("v", tmp_path, census_model(), backend)
     with pytest.raises(InputError, match="left image"):
-        method.compute(scene, Target(np.zeros((2, 2))))
+        method.compute(scene, truth_pair(np.zeros((2, 2))))

@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from hybridstereo.evaluation.protocol import PROTOCOLS
+from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.evaluation.results import Evaluation, MethodInfo, SceneResult
 from hybridstereo.evaluation.tables import align, format_csv, format_json, format_text, mean_seconds
 
@@ -36,7 +36,7 @@ def evaluation() -> Evaluation:
 
 
 def test_text(evaluation):
-    lines = format_text(evaluation, PROTOCOLS["kitti"]).splitlines()
+    lines = format_text(evaluation, RULES["kitti"]).splitlines()
     assert lines[2].split() == ["scene", "method", "d1", "noc", "bad2", "seconds"]  # no "d1 all"
     assert lines[4].split() == ["a,", "b", "ours", "12.50", "0.33", "1.00"]
     assert lines[7].split()[:3] == ["c", "theirs", "failed"]
@@ -50,12 +50,12 @@ def test_text(evaluation):
 
 def test_a_figure_that_is_known_for_some_scenes_only(evaluation):
     evaluation.results[0].figures["d1_all"] = 20.0
-    assert "'d1 all' is known for 1 of 2 scenes only" in format_text(evaluation, PROTOCOLS["kitti"])
+    assert "'d1 all' is known for 1 of 2 scenes only" in format_text(evaluation, RULES["kitti"])
 
 
 def test_one_scene_needs_no_mean(evaluation):
     one = Evaluation("x", evaluation.methods[:1], ["c"], [evaluation.results[2]], {"ours": {}}, "")
-    assert "\nmean" not in format_text(one, PROTOCOLS["kitti"])
+    assert "\nmean" not in format_text(one, RULES["kitti"])
 
 
 def test_columns_are_aligned(evaluation):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets.augment import AugmentOptions
+from hybridstereo.datasets.pair import NO_IMAGE
 from hybridstereo.errors import InputError
 
 DEFAULT_CACHE_BYTES = 1 << 30
@@ -28,7 +29,6 @@ DEFAULT_CACHE_BYTES = 1 << 30
 _MIX, _ORDER, _AUGMENT = range(3)
 _LONGEST_BLOCK = 1000  # weights are rounded to multiples of its inverse
 _LEVELS = ((np.uint8, 255), (np.uint16, 65535))
-_NO_IMAGE: NDArray[np.float32] = np.empty((0, 0, 3), np.float32)
 
 
 class PairLoader:
@@ -301,7 +301,7 @@ class PairCache:
 
 def _packed(pair: StereoPair) -> _Packed:
     images = (pair.left, pair.right)
-    rest = replace(_copied(pair), left=_NO_IMAGE, right=_NO_IMAGE)
+    rest = replace(_copied(pair), left=NO_IMAGE, right=NO_IMAGE)
     for kind, white in _LEVELS:
         left, right = (np.rint(image * np.float32(white)).astype(kind) for image in images)
         packed = _Packed((left, right), white, rest)

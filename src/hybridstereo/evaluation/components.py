@@ -94,7 +94,7 @@ def component_table(
     if not groups:
         raise InputError(
             "There are no models to take apart",
-            "Name a run folder with --model DIR, or files with --model unary=FILE --model ...",
+            "Name a run folder with `model=DIR`, or files with `model=unary=FILE` `model=...`",
         )
     return _lay_out(groups, backend, options)
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from ..datasets import StereoPair
 from ..errors import InputError
 from ..io.disparity import read_disparity
 from ..io.volumes import VOLUME_SUFFIXES, fill_unknown, read_volume
@@ -18,7 +19,7 @@ from ..labels import LabelRange
 from ..memory import require_memory
 from ..model import Prediction, StereoModel, predict, predict_from_volume
 from .results import MethodInfo
-from .scenes import MAP_SUFFIXES, Scene, Target, find_file
+from .scenes import MAP_SUFFIXES, Scene, find_file
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Method(Protocol):
 
     info: MethodInfo
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         """The map of a scene."""
 
 
@@ -101,12 +102,12 @@ class ModelMethod:
         self._warm = False
         self.info = MethodInfo(name, self._describe(), "baseline" if baseline else "model")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         """The map of the model with the labels of the scene."""
         prediction = self.predict(target)
         return Outcome(prediction.disparity, sum(prediction.seconds.values()))
 
-    def predict(self, target: Target) -> Prediction:
+    def predict(self, target: StereoPair) -> Prediction:
         """Everything that the model gives for a scene, with the labels of the scene."""
         left, right = target.images()
         labels = labels_for(self._model, target.search_range, self._options)
@@ -162,13 +163,13 @@ class RefinedAndNot:
         self, name: str, model: StereoModel, backend: Backend, options: RunOptions
     ) -> None:
         self._whole = ModelMethod(name, model, backend, replace(options, refine=True))
-        self._last: tuple[Target, Prediction] | None = None
+        self._last: tuple[StereoPair, Prediction] | None = None
         labels_only = ModelMethod(name, model, backend, replace(options, refine=False)).info
         refined = replace(self._whole.info, name=f"{name}, refined")
         self.unrefined: Method = _HalfOfRun(labels_only, self._predict, "unrefined")
         self.refined: Method = _HalfOfRun(refined, self._predict, "disparity")
 
-    def _predict(self, target: Target) -> Prediction:
+    def _predict(self, target: StereoPair) -> Prediction:
         if self._last is None or self._last[0] is not target:
             self._last = None  # its memory is free before the next map needs it
             self._last = target, self._whole.predict(target)
@@ -180,10 +181,10 @@ class _HalfOfRun:
     """One of the maps of a prediction."""
 
     info: MethodInfo
-    predict: Callable[[Target], Prediction]
+    predict: Callable[[StereoPair], Prediction]
     part: str
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         prediction = self.predict(target)
         return Outcome(getattr(prediction, self.part), sum(prediction.seconds.values()))
 
@@ -224,9 +225,9 @@ class VolumesMethod:
         rest = f"CRF with {edges}" if method == "crf" else "argmax"
         self.info = MethodInfo(name, f"cost volumes in {folder} times {scale:g}, {rest}", "volume")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         """The map from the volume of a scene; the seconds are those of the CRF."""
-        if target.left is None:
+        if not target.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
         volume = read_volume(path, *target.left.shape[:2])
@@ -253,7 +254,7 @@ class MapsMethod:
         self._folder = folder
         self.info = MethodInfo(name, f"maps in {folder}", "folder")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         """Read the map of a scene."""
         return Outcome(read_disparity(find_file(self._folder, scene.keys, MAP_SUFFIXES)), None)
 
@@ -265,6 +266,6 @@ class FileMethod:
         self._path = path
         self.info = MethodInfo(path.name, str(path), "folder")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, target: StereoPair) -> Outcome:
         """Read the map."""
         return Outcome(read_disparity(self._path), None)

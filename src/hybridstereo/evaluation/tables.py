@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .protocol import Protocol
+from .protocol import Rules
 from .results import Evaluation, Figures, SceneResult
 
 _POOLED = "_pooled"
 
 
-def format_text(evaluation: Evaluation, protocol: Protocol) -> str:
+def format_text(evaluation: Evaluation, rules: Rules) -> str:
     """The table for people: per-image rows, then means, then what was run and what failed."""
-    columns = [name for name in protocol.columns if _measured(evaluation, name)]
+    columns = [name for name in rules.columns if _measured(evaluation, name)]
     timed = any(result.seconds is not None for result in evaluation.results)
     header = ["scene", "method", *map(_title, columns), *(["seconds"] if timed else [])]
     rows = [_text_row(result, columns, timed) for result in evaluation.results]
@@ -36,7 +36,7 @@ def format_text(evaluation: Evaluation, protocol: Protocol) -> str:
                 for method in evaluation.methods
             ]
         )
-        if protocol.name != "middlebury":
+        if rules.name != "middlebury":
             blocks.append(
                 [
                     [
@@ -53,7 +53,7 @@ def format_text(evaluation: Evaluation, protocol: Protocol) -> str:
             )
     return "\n".join(
         [
-            _heading(evaluation, protocol),
+            _heading(evaluation, rules),
             "",
             *align(header, blocks),
             "",
@@ -183,17 +183,13 @@ def _jsonable(figures: Mapping[str, float] | Figures) -> dict[str, float | None]
     return {name: None if math.isnan(value) else value for name, value in figures.items()}
 
 
-def _heading(evaluation: Evaluation, protocol: Protocol) -> str:
+def _heading(evaluation: Evaluation, rules: Rules) -> str:
     count = len(evaluation.scenes)
     masked = any(name.endswith("_noc") for r in evaluation.results for name in r.figures)
     region = "non-occluded pixels unless 'all'" if masked else "all known pixels"
-    rules = {
-        "kitti": "KITTI's rules (holes filled)",
-        "middlebury": "Middlebury's rules (clipped to ndisp)",
-        "plain": "no filling, no clipping",
-    }[protocol.name]
     scenes = "1 scene" if count == 1 else f"{count} scenes"
-    return f"{evaluation.dataset}: {scenes}, {region}; {rules}; bad, d1, invalid in %, errors in px"
+    units = "bad, d1, invalid in %, errors in px"
+    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}; {units}"
 
 
 def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
