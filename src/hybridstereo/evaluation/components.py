@@ -11,11 +11,11 @@ from ..errors import InputError
 from ..kernels import Backend
 from ..model import StereoModel
 from ..models.zoo import load_model
+from ..tables import RULE, aligned
 from ..training.runfolder import RunFolder
 from ..training.stages import STAGES
 from .methods import Method, RefinedAndNot, RunOptions
 from .results import Evaluation
-from .tables import align
 
 COLUMNS = dict(zip(STAGES, ("CNN", "+CRF", "+Joint", "+PW"), strict=True))
 """The paper's name for the result of each training stage."""
@@ -137,7 +137,7 @@ def _lay_out(
 def format_components(evaluation: Evaluation, table: ComponentTable, figure: str) -> str:
     """The table in the paper's layout for one figure, with the other methods below it."""
     columns = list(COLUMNS.values())
-    blocks = [
+    rows = [
         [
             row.title,
             figure.replace("_", " "),
@@ -145,7 +145,8 @@ def format_components(evaluation: Evaluation, table: ComponentTable, figure: str
         ]
         for row in table.rows
     ]
-    lines = align([evaluation.dataset, evaluation.mean_name, *columns], [blocks])
+    header = [evaluation.dataset, evaluation.mean_name, *columns]
+    lines = aligned([header, RULE, *rows], left=2)
     ours = {method.info.name for method in table.methods}
     others = [method.name for method in evaluation.methods if method.name not in ours]
     if others:
@@ -155,7 +156,7 @@ def format_components(evaluation: Evaluation, table: ComponentTable, figure: str
 
 
 def components_as_dict(evaluation: Evaluation, table: ComponentTable) -> list[dict[str, object]]:
-    """The rows for ``--json``: for each column the means of all figures."""
+    """The rows, ready for JSON: for each column the means of all figures."""
     return [
         {
             "row": row.label,
