@@ -12,12 +12,13 @@ import cv2
 import numpy as np
 
 from hybridstereo import kernels
+from hybridstereo.datasets import StereoPair
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.evaluation.baselines import OpenCvMethod
 from hybridstereo.evaluation.methods import Method, ModelMethod
-from hybridstereo.evaluation.protocol import PROTOCOLS, score_scene
+from hybridstereo.evaluation.protocol import RULES, score_scene
 from hybridstereo.evaluation.report.pictures import color_range, error_codes, error_palette
-from hybridstereo.evaluation.results import SceneTruth
-from hybridstereo.evaluation.scenes import Scene, Target
+from hybridstereo.evaluation.scenes import Scene
 from hybridstereo.io.color import colorize
 from hybridstereo.io.images import write_image
 from hybridstereo.models.zoo import DEFAULT_MODEL, load_model
@@ -29,11 +30,11 @@ OPTIONS = SceneOptions(height=300, width=400, max_disparity=60, photometric=Phot
 GAP, CAPTION = 8, 22
 
 
-def target_of(seed: int) -> Target:
+def pair_of(seed: int) -> StereoPair:
     """A scene as if it had been read from 8-bit files."""
     scene = generate_scene(seed, OPTIONS)
     left, right = (quantised(x).astype(np.float32) / 255 for x in (scene.left, scene.right))
-    return Target(scene.disparity, ~scene.occlusion, left, right, ndisp=64)
+    return truth_pair(scene.disparity, ~scene.occlusion, left=left, right=right, ndisp=64)
 
 
 def titled(picture: np.ndarray, title: str) -> np.ndarray:
@@ -48,17 +49,14 @@ def titled(picture: np.ndarray, title: str) -> np.ndarray:
     return framed
 
 
-def page(target: Target, methods: dict[str, Method]) -> np.ndarray:
+def page(pair: StereoPair, methods: dict[str, Method]) -> np.ndarray:
     """All pictures of a scene: images and truth on the left, a column for each method."""
-    truth = SceneTruth("", target.left, target.disparity, target.mask, target.dmax)
-    lo, hi = color_range(truth)
-    columns = [
-        [("left image", quantised(target.left)), ("truth", colorize(target.disparity, lo, hi))]
-    ]
+    lo, hi = color_range(pair)
+    columns = [[("left image", quantised(pair.left)), ("truth", colorize(pair.disparity, lo, hi))]]
     for name, method in methods.items():
-        disparity = method.compute(Scene("", (), lambda: target), target).disparity
-        bad = score_scene(PROTOCOLS["middlebury"], disparity, target).figures()["bad1"]
-        errors = error_palette("kitti")[error_codes(disparity, truth)]
+        disparity = method.compute(Scene("", (), lambda: pair), pair).disparity
+        bad = score_scene(RULES["middlebury"], disparity, pair).figures()["bad1"]
+        errors = error_palette("kitti")[error_codes(disparity, pair)]
         columns.append(
             [(name, colorize(disparity, lo, hi)), (f"errors: {bad:.1f} % over 1 px", errors)]
         )
@@ -74,7 +72,7 @@ def main() -> None:
     }
     FOLDER.mkdir(exist_ok=True)
     for number, seed in enumerate(SEEDS, 1):
-        write_image(FOLDER / f"scene{number}.png", page(target_of(seed), methods))
+        write_image(FOLDER / f"scene{number}.png", page(pair_of(seed), methods))
 
 
 if __name__ == "__main__":

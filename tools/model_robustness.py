@@ -17,11 +17,11 @@ import numpy as np
 from mdtable import markdown_table
 from publish_models import BASELINE, FIGURES, FOLDERS, kept_scenes
 
-from hybridstereo.datasets import open_dataset
+from hybridstereo.datasets import StereoPair, open_dataset
 from hybridstereo.evaluation.compare import EvalOptions, build_methods
-from hybridstereo.evaluation.protocol import PROTOCOLS
+from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.evaluation.runner import run
-from hybridstereo.evaluation.scenes import Scene, Target, dataset_scenes, select
+from hybridstereo.evaluation.scenes import Scene, dataset_scenes, select_scenes
 from hybridstereo.synthetic import quantised
 
 DATASET = "middlebury"
@@ -51,10 +51,10 @@ CHANGES: dict[str, Change] = {
 def changed(scene: Scene, change: Change) -> Scene:
     """The scene with another right view."""
 
-    def load() -> Target:
-        target = scene.load()
-        _, right = target.images()
-        return replace(target, right=change(right))
+    def load() -> StereoPair:
+        pair = scene.load()
+        _, right = pair.images()
+        return replace(pair, right=change(right))
 
     return replace(scene, load=load)
 
@@ -64,12 +64,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     root = str(parser.parse_args().data / FOLDERS[DATASET])
-    scenes = select(dataset_scenes(open_dataset(DATASET, root)), kept_scenes()[DATASET], None)
+    found = dataset_scenes(open_dataset(DATASET, root))
+    scenes = select_scenes(found, kept_scenes()[DATASET], None)
     methods = build_methods(EvalOptions(models=MODELS, baselines=(BASELINE,)), DATASET)
     figure, rows = FIGURES[DATASET], []
     for name, change in CHANGES.items():
         disturbed = [changed(scene, change) for scene in scenes]
-        means = run(DATASET, PROTOCOLS[DATASET], disturbed, methods).means
+        means = run(DATASET, RULES[DATASET], disturbed, methods).means
         rows.append([name, *(f"{means[method.info.name][figure]:.2f}" for method in methods)])
     print(markdown_table(["right view", *(method.info.name for method in methods)], rows))
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from support.pairfiles import csv_files, kitti_frame, tidy_scene
 
 from hybridstereo import datasets
+from hybridstereo.cli import cli
 from hybridstereo.datasets import (
     Dataset,
     Sample,
@@ -20,6 +22,7 @@ from hybridstereo.datasets import (
     split_named,
 )
 from hybridstereo.errors import InputError
+from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.synthetic import SceneOptions, generate_scene
 
 
@@ -111,6 +114,19 @@ def test_parse_roots() -> None:
 
 def test_names_are_all_known() -> None:
     assert set(datasets.NAMES) == {"kitti", "middlebury", "csv", "synthetic"}
+
+
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_what_is_known_about_a_data_set_fits_together(name: str) -> None:
+    kind = datasets.KINDS[name]
+    assert RULES[kind.rules].primary == ("d1_noc" if name == "kitti" else "bad1")
+    assert kind.find is None or kind.expected.startswith("Expected ")
+
+
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_help_names_every_data_set(command: str) -> None:
+    shown = CliRunner().invoke(cli, [command, "--help"]).output
+    assert all(name in shown for name in datasets.NAMES)
 
 
 def made_up(scenes: Iterable[tuple[str, str]]) -> Dataset:

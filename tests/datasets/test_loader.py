@@ -16,7 +16,7 @@ import pytest
 
 from hybridstereo.datasets import Dataset, Sample, StereoPair, open_dataset, split
 from hybridstereo.datasets.augment import AugmentOptions
-from hybridstereo.datasets.loader import PairCache, PairLoader, Schedule
+from hybridstereo.datasets.loader import THREAD_NAME, PairCache, PairLoader, Schedule
 from hybridstereo.datasets.pair import build_pair
 from hybridstereo.errors import InputError
 from hybridstereo.features import Statistics
@@ -70,7 +70,7 @@ class Made(Dataset):
 @pytest.fixture(autouse=True)
 def no_thread_left() -> Iterator[None]:
     yield
-    assert not [t for t in threading.enumerate() if t.name == "pair loader"]
+    assert not [t for t in threading.enumerate() if t.name.startswith(THREAD_NAME)]
 
 
 def taken(loader: PairLoader, count: int) -> list[tuple[int, StereoPair]]:
@@ -357,6 +357,21 @@ def test_close_while_the_thread_waits_or_works() -> None:
     loader.close()  # returns only when the thread is through
     assert list(loader) == []
     loader.close()  # twice does no harm
+
+
+def test_close_drops_what_has_not_begun() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    def read(number: int) -> StereoPair:
+        started.set()
+        assert release.wait(PATIENCE)
+        return tiny_pair(number)
+
+    dataset = Made({"a": 9}, read=read)
+    with PairLoader(dataset, dataset.samples, 0, prefetch=4):
+        assert started.wait(PATIENCE)
+        threading.Timer(0.02, release.set).start()
+    assert sum(dataset.reads.values()) == 1
 
 
 def test_close_by_leaving_the_with_statement_on_an_error() -> None:

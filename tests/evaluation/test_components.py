@@ -13,12 +13,12 @@ from hybridstereo.evaluation.components import (
     components_as_dict,
     format_components,
 )
-from hybridstereo.evaluation.methods import RunOptions
 from hybridstereo.evaluation.results import Evaluation, MethodInfo
 from hybridstereo.features import ConvLayer
 from hybridstereo.model import StereoModel
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import save_model
+from hybridstereo.stereo import MatchOptions
 from hybridstereo.training.runfolder import RunFolder
 
 
@@ -45,7 +45,7 @@ def evaluated(table, others=()):
 
 
 def test_stages_of_a_run(run_folder, backend):
-    table = component_table([("run", str(run_folder))], backend, RunOptions(iterations=2))
+    table = component_table([("run", str(run_folder))], backend, MatchOptions(iterations=2))
     assert [row.title for row in table.rows] == ["CNN3", "CNN3, refined"]
     assert list(table.rows[0].cells) == ["CNN", "+CRF", "+Joint"]
     settings = {method.info.name: method.info.settings for method in table.methods}
@@ -55,7 +55,7 @@ def test_stages_of_a_run(run_folder, backend):
 
 
 def test_table_in_the_papers_layout(run_folder, backend):
-    table = component_table([("run", str(run_folder))], backend, RunOptions())
+    table = component_table([("run", str(run_folder))], backend, MatchOptions())
     lines = format_components(evaluated(table, ["sgbm"]), table, "bad1").splitlines()
     assert lines[0].split() == ["middlebury", "weighted", "mean", "CNN", "+CRF", "+Joint", "+PW"]
     assert lines[2].split() == ["CNN3", "bad1", "10.00", "-", "12.00", "-"]
@@ -72,14 +72,14 @@ def test_table_in_the_papers_layout(run_folder, backend):
 def test_files_and_runs_beside_each_other(run_folder, tmp_path, backend):
     save_model(tmp_path / "a.h5", model(7))
     models = [("CNN", str(tmp_path / "a.h5")), ("+PW", str(tmp_path / "a.h5"))]
-    table = component_table([*models, ("run", str(run_folder))], backend, RunOptions())
+    table = component_table([*models, ("run", str(run_folder))], backend, MatchOptions())
     assert [row.title for row in table.rows[::2]] == ["CNN7", "CNN3"]
     assert list(table.rows[0].cells) == ["CNN", "+PW"]
 
 
 def test_two_runs_of_the_same_depth_keep_their_names(run_folder, backend):
     runs = [("first", str(run_folder)), ("second", str(run_folder))]
-    table = component_table(runs, backend, RunOptions())
+    table = component_table(runs, backend, MatchOptions())
     assert [row.label for row in table.rows[::2]] == ["CNN3 (first)", "CNN3 (second)"]
     assert len({method.info.name for method in table.methods}) == len(table.methods)
 
@@ -88,8 +88,8 @@ def test_what_is_no_component(tmp_path, backend):
     save_model(tmp_path / "a.h5", census_model())
     for models in ([("a", str(tmp_path / "a.h5"))], 2 * [("crf", str(tmp_path / "a.h5"))]):
         with pytest.raises(InputError, match="unary=FILE"):
-            component_table(models, backend, RunOptions())
+            component_table(models, backend, MatchOptions())
     with pytest.raises(InputError, match="no models"):
-        component_table([], backend, RunOptions())
+        component_table([], backend, MatchOptions())
     with pytest.raises(InputError, match="no result of a training stage"):
-        component_table([("run", str(tmp_path))], backend, RunOptions())
+        component_table([("run", str(tmp_path))], backend, MatchOptions())

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.evaluation.protocol import (
-    PROTOCOLS,
+    RULES,
     enlarged,
     error_curve,
     mean_figures,
@@ -16,7 +17,6 @@ from hybridstereo.evaluation.protocol import (
     score_scene,
 )
 from hybridstereo.evaluation.results import CURVE_ERRORS
-from hybridstereo.evaluation.scenes import Target
 
 INF = np.inf
 TRUTH = np.array([[2.0, 4.0, 8.0, INF], [2.0, 4.0, 8.0, 16.0]], np.float32)
@@ -24,11 +24,11 @@ MASK = np.array([[True, True, True, True], [True, True, False, False]])
 
 
 def figures(name, disparity, **changes):
-    target = Target(TRUTH, **{"mask": MASK, "ndisp": 20, **changes})
-    return score_scene(PROTOCOLS[name], np.asarray(disparity, np.float32), target).figures()
+    pair = truth_pair(TRUTH, **{"visible": MASK, "ndisp": 20, **changes})
+    return score_scene(RULES[name], np.asarray(disparity, np.float32), pair).figures()
 
 
-@pytest.mark.parametrize("name", list(PROTOCOLS))
+@pytest.mark.parametrize("name", list(RULES))
 def test_the_truth_itself_has_no_errors(name):
     result = figures(name, np.where(np.isfinite(TRUTH), TRUTH, 3))
     assert all(value == 0 for value in result.values())
@@ -49,7 +49,7 @@ def test_shifted_map_gives_the_known_percentage():
 
 
 def test_without_a_mask_there_is_one_region():
-    result = figures("plain", TRUTH, mask=None)
+    result = figures("plain", TRUTH, visible=None)
     assert "d1" in result
     assert not any(name.endswith(("_all", "_noc")) for name in result)
 
@@ -79,14 +79,14 @@ def test_middlebury_clips():
 
 def test_middlebury_replicates_smaller_maps():
     truth = np.full((4, 4), 6.0, np.float32)
-    target = Target(truth, ndisp=8)
+    pair = truth_pair(truth, ndisp=8)
     small = np.full((2, 2), 3.0, np.float32)
-    assert score_scene(PROTOCOLS["middlebury"], small, target).figures()["bad0.5"] == 0
-    np.testing.assert_array_equal(enlarged(small, target), truth)
+    assert score_scene(RULES["middlebury"], small, pair).figures()["bad0.5"] == 0
+    np.testing.assert_array_equal(enlarged(small, pair), truth)
 
 
 def test_empty_mask_has_no_answer():
-    result = figures("middlebury", TRUTH, mask=np.zeros_like(MASK))
+    result = figures("middlebury", TRUTH, visible=np.zeros_like(MASK))
     assert math.isnan(result["bad1"])
     assert not math.isnan(result["bad1_all"])
 
@@ -96,12 +96,12 @@ def scored(name, wrong, pixels=4):
     guess = truth.copy()
     guess[0, :wrong] = 20
     mask = np.ones((1, pixels), bool)
-    return score_scene(PROTOCOLS[name], guess, Target(truth, mask, ndisp=64))
+    return score_scene(RULES[name], guess, truth_pair(truth, mask, ndisp=64))
 
 
 def test_per_image_mean_and_pooled():
     scores = {"a": scored("kitti", 1, 2), "b": scored("kitti", 0, 8)}
-    means = mean_figures(PROTOCOLS["kitti"], scores)
+    means = mean_figures(RULES["kitti"], scores)
     assert means["d1_noc"] == pytest.approx(25)
     assert means["d1_noc_pooled"] == pytest.approx(10)
     assert means["d1_all_pooled"] == pytest.approx(10)
@@ -110,37 +110,37 @@ def test_per_image_mean_and_pooled():
 
 def test_middleburys_weights():
     scores = {"trainingQ/Teddy": scored("middlebury", 0), "Vintage": scored("middlebury", 4)}
-    assert mean_name(PROTOCOLS["middlebury"], list(scores)) == "weighted mean"
-    means = mean_figures(PROTOCOLS["middlebury"], scores)
+    assert mean_name(RULES["middlebury"], list(scores)) == "weighted mean"
+    means = mean_figures(RULES["middlebury"], scores)
     assert means["bad1"] == pytest.approx(100 * 0.5 / 1.5)
     scores = {"Teddy": scored("middlebury", 0), "cones": scored("middlebury", 4)}
-    assert mean_name(PROTOCOLS["middlebury"], list(scores)) == "mean"
-    assert mean_figures(PROTOCOLS["middlebury"], scores)["bad1"] == pytest.approx(50)
+    assert mean_name(RULES["middlebury"], list(scores)) == "mean"
+    assert mean_figures(RULES["middlebury"], scores)["bad1"] == pytest.approx(50)
 
 
 def test_scenes_without_a_value_are_left_out():
-    nothing = score_scene(PROTOCOLS["plain"], TRUTH, Target(np.full_like(TRUTH, INF)))
-    one = score_scene(PROTOCOLS["plain"], TRUTH, Target(TRUTH))
-    means = mean_figures(PROTOCOLS["plain"], {"a": nothing, "b": one})
+    nothing = score_scene(RULES["plain"], TRUTH, truth_pair(np.full_like(TRUTH, INF)))
+    one = score_scene(RULES["plain"], TRUTH, truth_pair(TRUTH))
+    means = mean_figures(RULES["plain"], {"a": nothing, "b": one})
     assert means["bad1"] == one.figures()["bad1"]
-    assert math.isnan(mean_figures(PROTOCOLS["plain"], {"a": nothing})["bad1"])
-    assert mean_figures(PROTOCOLS["plain"], {}) == {}
+    assert math.isnan(mean_figures(RULES["plain"], {"a": nothing})["bad1"])
+    assert mean_figures(RULES["plain"], {}) == {}
 
 
 def test_primary_figure():
-    assert PROTOCOLS["kitti"].primary_of({"d1_noc": 1.0}) == "d1_noc"
-    assert PROTOCOLS["kitti"].primary_of({"d1": 1.0}) == "d1"
-    assert PROTOCOLS["middlebury"].primary_of({}) == "bad1"
+    assert RULES["kitti"].primary_of({"d1_noc": 1.0}) == "d1_noc"
+    assert RULES["kitti"].primary_of({"d1": 1.0}) == "d1"
+    assert RULES["middlebury"].primary_of({}) == "bad1"
 
 
-@pytest.mark.parametrize("name", list(PROTOCOLS))
+@pytest.mark.parametrize("name", list(RULES))
 def test_curve_agrees_with_bad_x(name, rng):
     truth = rng.uniform(2, 60, (20, 30)).astype(np.float32)
     guess = truth + rng.normal(0, 2, truth.shape).astype(np.float32)
     guess[3:5, 4:9] = np.inf
-    target = Target(truth, ndisp=64)
-    curve = error_curve(PROTOCOLS[name], guess, target)
-    result = score_scene(PROTOCOLS[name], guess, target).figures()
+    pair = truth_pair(truth, ndisp=64)
+    curve = error_curve(RULES[name], guess, pair)
+    result = score_scene(RULES[name], guess, pair).figures()
     for threshold in (0.5, 1, 2, 4):
         place = int(np.argmin(np.abs(CURVE_ERRORS - threshold)))
         assert 100 - curve[place] == pytest.approx(result[f"bad{threshold:g}"], abs=1e-9)
@@ -148,6 +148,6 @@ def test_curve_agrees_with_bad_x(name, rng):
 
 
 def test_curve_over_nothing():
-    target = Target(np.full((2, 2), INF, np.float32))
-    curve = error_curve(PROTOCOLS["plain"], np.zeros((2, 2)), target)
+    pair = truth_pair(np.full((2, 2), INF, np.float32))
+    curve = error_curve(RULES["plain"], np.zeros((2, 2)), pair)
     assert np.isnan(curve).all()

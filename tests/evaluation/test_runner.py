@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import InputError
 from hybridstereo.evaluation.methods import Outcome
-from hybridstereo.evaluation.protocol import PROTOCOLS
+from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.evaluation.results import CURVE_ERRORS, MethodInfo
 from hybridstereo.evaluation.runner import run
-from hybridstereo.evaluation.scenes import Scene, Target
+from hybridstereo.evaluation.scenes import Scene
 
 TRUTH = np.full((4, 4), 5.0, np.float32)
 
@@ -22,25 +23,25 @@ class Constant:
         self._value, self._fails_on = value, fails_on
         self._error = error or InputError("it does not work")
 
-    def compute(self, scene, target):
+    def compute(self, scene, pair):
         if scene.name in self._fails_on:
             raise self._error
-        return Outcome(np.full(target.disparity.shape, self._value, np.float32), 0.5)
+        return Outcome(np.full(pair.disparity.shape, self._value, np.float32), 0.5)
 
 
 class Collector:
     def __init__(self):
         self.events, self.evaluation = [], None
 
-    def scene(self, truth, maps, curves):
-        self.events.append((truth, dict(maps), dict(curves)))
+    def scene(self, name, pair, maps, curves):
+        self.events.append((name, pair, dict(maps), dict(curves)))
 
     def finish(self, evaluation):
         self.evaluation = evaluation
 
 
 def scenes(*names):
-    return [Scene(name, (name,), lambda: Target(TRUTH)) for name in names]
+    return [Scene(name, (name,), lambda: truth_pair(TRUTH)) for name in names]
 
 
 def broken(name):
@@ -53,8 +54,8 @@ def broken(name):
 def test_every_method_on_every_scene():
     seen = []
     evaluation = run(
-        "d", PROTOCOLS["plain"], scenes("a", "b"), [Constant("good", 5), Constant("off", 6.5)],
-        on_progress=lambda *event: seen.append(event),
+        "d", RULES["plain"], scenes("a", "b"), [Constant("good", 5), Constant("off", 6.5)],
+        on_run=lambda *event: seen.append(event),
     )  # fmt: skip
     assert [(r.scene, r.method) for r in evaluation.results] == [
         ("a", "good"), ("a", "off"), ("b", "good"), ("b", "off"),
@@ -68,7 +69,7 @@ def test_every_method_on_every_scene():
 
 def test_one_failure_costs_one_cell():
     evaluation = run(
-        "d", PROTOCOLS["plain"], scenes("a", "b"), [Constant("x", 5, ["a"]), Constant("y", 5)]
+        "d", RULES["plain"], scenes("a", "b"), [Constant("x", 5, ["a"]), Constant("y", 5)]
     )
     assert [(r.scene, r.method) for r in evaluation.failures] == [("a", "x")]
     assert "does not work" in evaluation.failures[0].error
@@ -78,27 +79,27 @@ def test_one_failure_costs_one_cell():
 
 def test_no_memory_for_one():
     methods = [Constant("x", 5, ["a"], MemoryError())]
-    evaluation = run("d", PROTOCOLS["plain"], scenes("a", "b"), methods)
+    evaluation = run("d", RULES["plain"], scenes("a", "b"), methods)
     assert [r.error for r in evaluation.results] == ["Not enough memory.", None]
 
 
 def test_a_damaged_scene_costs_one_row():
     all_scenes = [broken("a"), *scenes("b")]
-    evaluation = run("d", PROTOCOLS["plain"], all_scenes, [Constant("x", 5), Constant("y", 5)])
+    evaluation = run("d", RULES["plain"], all_scenes, [Constant("x", 5), Constant("y", 5)])
     assert [r.error is None for r in evaluation.results] == [False, False, True, True]
 
 
 def test_a_map_of_another_size_is_a_failure():
     class Small(Constant):
-        def compute(self, scene, target):
+        def compute(self, scene, pair):
             return Outcome(np.zeros((3, 4), np.float32), None)
 
-    evaluation = run("d", PROTOCOLS["middlebury"], scenes("a"), [Small("x", 0)])
+    evaluation = run("d", RULES["middlebury"], scenes("a"), [Small("x", 0)])
     assert "4x3" in evaluation.failures[0].error
 
 
 def test_all_failed():
-    evaluation = run("d", PROTOCOLS["kitti"], [broken("a")], [Constant("x", 5)])
+    evaluation = run("d", RULES["kitti"], [broken("a")], [Constant("x", 5)])
     assert evaluation.means == {"x": {}}
     assert evaluation.primary == "d1_noc"
 
@@ -106,24 +107,24 @@ def test_all_failed():
 def test_sinks_get_what_worked():
     sink = Collector()
     methods = [Constant("x", 5, ["b"]), Constant("y", 7)]
-    evaluation = run("d", PROTOCOLS["plain"], [*scenes("a", "b"), broken("c")], methods, [sink])
+    evaluation = run("d", RULES["plain"], [*scenes("a", "b"), broken("c")], methods, [sink])
     assert sink.evaluation is evaluation
-    assert [truth.name for truth, _, _ in sink.events] == ["a", "b"]
-    truth, maps, curves = sink.events[0]
-    assert truth.left.shape == (4, 4, 3)  # grey where there is no image
-    assert truth.dmax == 5
+    assert [name for name, *_ in sink.events] == ["a", "b"]
+    _, pair, maps, curves = sink.events[0]
+    assert not pair.has_left
+    assert pair.dmax == 5
     assert set(maps) == set(curves) == {"x", "y"}
     assert curves["x"].shape == CURVE_ERRORS.shape
     assert curves["x"][0] == 100
     assert curves["y"][0] == 0
-    assert set(sink.events[1][1]) == {"y"}
+    assert set(sink.events[1][2]) == {"y"}
 
 
 def test_sinks_get_maps_of_the_truths_size():
     class Small(Constant):
-        def compute(self, scene, target):
+        def compute(self, scene, pair):
             return Outcome(np.full((2, 2), 2.5, np.float32), None)
 
     sink = Collector()
-    run("d", PROTOCOLS["middlebury"], scenes("a"), [Small("x", 0)], [sink])
-    np.testing.assert_array_equal(sink.events[0][1]["x"], TRUTH)
+    run("d", RULES["middlebury"], scenes("a"), [Small("x", 0)], [sink])
+    np.testing.assert_array_equal(sink.events[0][2]["x"], TRUTH)

@@ -8,15 +8,15 @@ import pytest
 from support.pairfiles import H, W, constant_disparity, csv_files, kitti_frame, tidy_scene
 
 from hybridstereo.datasets import open_dataset
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import InputError
 from hybridstereo.evaluation.scenes import (
     MAP_SUFFIXES,
-    Target,
     dataset_scenes,
     find_file,
     folder_scenes,
     load_files,
-    select,
+    select_scenes,
 )
 
 
@@ -34,22 +34,22 @@ def test_names_are_as_short_as_possible(tmp_path):
     assert scene_names(scenes) == ["trainingH/Teddy", "trainingQ/Pipes", "trainingQ/Teddy"]
 
 
-def test_target_of_a_middlebury_scene(tmp_path):
+def test_pair_of_a_middlebury_scene(tmp_path):
     tidy_scene(tmp_path / "Teddy", calib="ndisp = 16\nisint = 1")
-    target = dataset_scenes(open_dataset("middlebury", tmp_path))[0].load()
-    assert (target.search_range, target.isint, target.dmax) == (16, True, 4.0)
-    assert target.covers_occluded
-    assert target.images()[0].shape == (H, W, 3)
+    pair = dataset_scenes(open_dataset("middlebury", tmp_path))[0].load()
+    assert (pair.search_range, pair.isint, pair.dmax) == (16, True, 4.0)
+    assert pair.covers_occluded
+    assert pair.images()[0].shape == (H, W, 3)
 
 
-def test_target_of_a_kitti_frame(tmp_path):
+def test_pair_of_a_kitti_frame(tmp_path):
     kitti_frame(tmp_path / "training")
     scene = dataset_scenes(open_dataset("kitti", tmp_path))[0]
-    target = scene.load()
+    pair = scene.load()
     assert scene.name == "000000_10"
-    assert target.search_range == 256
-    assert np.isfinite(target.disparity).all()
-    assert not target.mask[1].any()
+    assert pair.search_range == 256
+    assert np.isfinite(pair.disparity).all()
+    assert not pair.valid[1].any()
 
 
 def test_keys_of_a_list_are_the_left_images(tmp_path):
@@ -66,18 +66,19 @@ def test_folder_of_files(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     scenes = folder_scenes(tmp_path)
     assert scene_names(scenes) == ["a", "b"]
-    assert scenes[0].load().mask is None
+    assert not scenes[0].load().knows_occlusion
 
 
 def test_folder_of_middlebury_scenes(tmp_path):
     tidy_scene(tmp_path / "Teddy")
     cv2.imwrite(str(tmp_path / "Teddy" / "mask0nocc.png"), np.full((H, W), 255, np.uint8))
-    target = folder_scenes(tmp_path)[0].load()
-    assert target.ndisp == 16
-    assert target.mask.all()
-    assert target.left is not None
+    pair = folder_scenes(tmp_path)[0].load()
+    assert pair.ndisp == 16
+    assert pair.knows_occlusion
+    assert pair.valid[1:].all()
+    assert pair.has_left
     with pytest.raises(InputError, match="images"):
-        target.images()
+        pair.images()
 
 
 def test_folder_of_masks(tmp_path):
@@ -87,7 +88,7 @@ def test_folder_of_masks(tmp_path):
     with pytest.raises(InputError, match="mask of a"):
         folder_scenes(tmp_path / "gt", masks)
     cv2.imwrite(str(masks / "a.png"), np.zeros((H, W), np.uint8))
-    assert not folder_scenes(tmp_path / "gt", masks)[0].load().mask.any()
+    assert not folder_scenes(tmp_path / "gt", masks)[0].load().valid.any()
 
 
 def test_mask_of_another_size(tmp_path):
@@ -112,11 +113,11 @@ def test_selection(tmp_path):
     for name in ("a1", "a2", "b1"):
         constant_disparity(tmp_path / f"{name}.pfm")
     scenes = folder_scenes(tmp_path)
-    assert scene_names(select(scenes, ["a*"], None)) == ["a1", "a2"]
-    assert scene_names(select(scenes, ["b1", "a2"], None)) == ["a2", "b1"]
-    assert scene_names(select(scenes, [], 2)) == ["a1", "a2"]
+    assert scene_names(select_scenes(scenes, ["a*"], None)) == ["a1", "a2"]
+    assert scene_names(select_scenes(scenes, ["b1", "a2"], None)) == ["a2", "b1"]
+    assert scene_names(select_scenes(scenes, [], 2)) == ["a1", "a2"]
     with pytest.raises(InputError, match="'c'"):
-        select(scenes, ["c"], None)
+        select_scenes(scenes, ["c"], None)
 
 
 def test_maps_are_found_by_name(tmp_path):
@@ -134,6 +135,6 @@ def test_maps_are_found_by_name(tmp_path):
         find_file(tmp_path, ["z"], MAP_SUFFIXES)
 
 
-def test_target_without_any_truth():
-    target = Target(np.full((2, 2), np.inf, np.float32))
-    assert (target.dmax, target.search_range) == (0.0, 1)
+def test_pair_without_any_truth():
+    pair = truth_pair(np.full((2, 2), np.inf, np.float32))
+    assert (pair.dmax, pair.search_range) == (0.0, 1)

@@ -22,8 +22,8 @@ class Fixed:
         self._outcome = Outcome(disparity, seconds)
         self.ranges = []
 
-    def compute(self, scene, target):
-        self.ranges.append(target.search_range)
+    def compute(self, scene, pair):
+        self.ranges.append(pair.search_range)
         return self._outcome
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from hybridstereo.datasets import StereoPair
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.evaluation.report.html import HtmlReport
 from hybridstereo.evaluation.results import (
     CURVE_ERRORS,
@@ -14,7 +16,6 @@ from hybridstereo.evaluation.results import (
     Figures,
     MethodInfo,
     SceneResult,
-    SceneTruth,
 )
 
 HEIGHT, WIDTH = 40, 64
@@ -29,7 +30,7 @@ SCENES = ["scene10", "scene9", EVIL_SCENE, "unreadable"]
 FAILURE = "the file <broken>.pfm is truncated"
 
 
-def truth_of(scene: str) -> SceneTruth:
+def example_pair() -> StereoPair:
     """A ramp from 10 to 50 pixels; two unknown rows, and a strip of occluded columns."""
     rows, columns = np.mgrid[0 : 1 : HEIGHT * 1j, 0 : 1 : WIDTH * 1j]
     left = np.stack([rows, columns, np.full_like(rows, 0.8)], axis=2).astype(np.float32)
@@ -37,12 +38,12 @@ def truth_of(scene: str) -> SceneTruth:
     disparity[:2] = np.inf
     mask = np.ones((HEIGHT, WIDTH), bool)
     mask[:, :8] = False
-    return SceneTruth(scene, left, disparity, mask & np.isfinite(disparity), 64.0)
+    return truth_pair(disparity, mask, left=left)
 
 
-def map_of(method: str, truth: SceneTruth) -> np.ndarray:
+def map_of(method: str, pair: StereoPair) -> np.ndarray:
     """Ours is 0.25 px off, sgbm 5 px with a hole of 10 x 10 pixels, the other has no estimate."""
-    disparity = np.where(np.isfinite(truth.disparity), truth.disparity, 30).astype(np.float32)
+    disparity = np.where(np.isfinite(pair.disparity), pair.disparity, 30).astype(np.float32)
     if method == "ours":
         return disparity + np.float32(0.25)
     disparity += 5
@@ -83,9 +84,8 @@ def evaluation() -> Evaluation:
     return Evaluation("tiny <set>", METHODS, SCENES, results(), means, "bad1")
 
 
-def curves_of(maps: dict[str, np.ndarray], truth: SceneTruth) -> dict[str, np.ndarray]:
-    evaluated = truth.mask
-    errors = {n: np.abs(m[evaluated] - truth.disparity[evaluated]) for n, m in maps.items()}
+def curves_of(maps: dict[str, np.ndarray], pair: StereoPair) -> dict[str, np.ndarray]:
+    errors = {n: np.abs(m[pair.valid] - pair.disparity[pair.valid]) for n, m in maps.items()}
     return {
         name: np.array([100.0 * np.mean(values <= limit) for limit in CURVE_ERRORS])
         for name, values in errors.items()
@@ -95,8 +95,8 @@ def curves_of(maps: dict[str, np.ndarray], truth: SceneTruth) -> dict[str, np.nd
 def write_report(folder: Path) -> None:
     report = HtmlReport(folder)
     for scene in SCENES[:3]:
-        truth = truth_of(scene)
+        pair = example_pair()
         failed = "sgbm" if scene == "scene9" else ""
-        maps = {m.name: map_of(m.name, truth) for m in METHODS if m.name != failed}
-        report.scene(truth, maps, curves_of(maps, truth))
+        maps = {m.name: map_of(m.name, pair) for m in METHODS if m.name != failed}
+        report.scene(scene, pair, maps, curves_of(maps, pair))
     report.finish(evaluation())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ..charts import Bar, bar_chart
 from ..memory import format_bytes
 from ..system import cpu_name
+from ..tables import aligned
 from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Timing, paper_seconds
 
 # How time should grow; the total is a mixture.  Labels do not concern the networks.
@@ -82,17 +83,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as needed; the first one to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
 def _ms(seconds: float) -> str:
     return f"{1e3 * seconds:.1f}"
 
@@ -125,7 +115,7 @@ def _component_table(run: Run, report: BenchReport) -> str:
         row = ["peak, measured", "", "", f"{peaks.flop_rate / 1e9:.1f}", ""]
         row += [f"{peaks.byte_rate / 1e9:.1f}", ""]
         rows.append(row + [""] * bool(paper))
-    return _table(rows)
+    return "\n".join(aligned(rows))
 
 
 def _remarks(run: Run) -> list[str]:
@@ -189,7 +179,7 @@ def _comparison_table(comparisons: Sequence[Comparison]) -> str:
         f"{label}: the same network, features differ by at most {difference:.1e}"
         for label, difference in differences.items()
     ]
-    return "\n".join([_table(rows), *notes])
+    return "\n".join([*aligned(rows), *notes])
 
 
 def _scaling_table(scaling: Scaling) -> str:
@@ -206,4 +196,4 @@ def _scaling_table(scaling: Scaling) -> str:
                 f"{expected[name]:.1f}" if name in expected else "-",
             ]
         )
-    return _table(rows)
+    return "\n".join(aligned(rows))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..evaluation.compare import Comparison, EvalOptions
     from ..evaluation.components import ComponentTable
     from ..evaluation.results import Sink
-    from ..evaluation.runner import Progress
+    from ..evaluation.runner import OnRun
 
 
 @click.command("eval", short_help="Compare models, baselines and other maps with the truth.")
@@ -207,7 +207,7 @@ def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as
     elif as_csv:
         click.echo(format_csv(evaluation), nl=False)
     else:
-        click.echo(format_text(evaluation, compared.protocol))
+        click.echo(format_text(evaluation, compared.rules))
         if table is not None:
             click.echo("\n" + format_components(evaluation, table, evaluation.primary))
 
@@ -261,7 +261,7 @@ def _dataset(
     options: EvalOptions,
     components: bool,
     sinks: list[Sink],
-    progress: Progress,
+    progress: OnRun,
 ) -> tuple[Comparison, ComponentTable | None]:
     from ..datasets import parse_roots
     from ..evaluation.compare import evaluate_components, evaluate_dataset

@@ -6,7 +6,8 @@ import csv
 from functools import partial
 from pathlib import Path
 
-from hybridstereo.datasets.pair import Sample, StereoPair, build_pair
+from hybridstereo.datasets.pair import StereoPair, build_pair
+from hybridstereo.datasets.samples import Sample
 from hybridstereo.errors import InputError
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_bytes, read_pair
@@ -65,6 +66,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
                 read=partial(
                     _read, files["left"], files["right"], files["disparity"], files.get("mask")
                 ),
+                keys=(files["left"].stem,),
             )
         )
     return samples, warnings

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hybridstereo.datasets.pair import Sample, StereoPair, build_pair
+from hybridstereo.datasets.pair import StereoPair, build_pair
+from hybridstereo.datasets.samples import Sample
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_pair
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import TracebackType
@@ -20,15 +21,16 @@ from numpy.typing import NDArray
 from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets.augment import AugmentOptions
+from hybridstereo.datasets.pair import NO_IMAGE
 from hybridstereo.errors import InputError
 
 DEFAULT_CACHE_BYTES = 1 << 30
+THREAD_NAME = "pair loader"
 
 # Streams of random numbers that must not depend on each other.
 _MIX, _ORDER, _AUGMENT = range(3)
 _LONGEST_BLOCK = 1000  # weights are rounded to multiples of its inverse
 _LEVELS = ((np.uint8, 255), (np.uint16, 65535))
-_NO_IMAGE: NDArray[np.float32] = np.empty((0, 0, 3), np.float32)
 
 
 class PairLoader:
@@ -90,17 +92,11 @@ class PairLoader:
         self._step = start_step
         self._stop_step = stop_step
         self._prefetch = prefetch
-        # Shared with the thread, under this condition:
-        self._changed = threading.Condition()
-        self._ready: deque[StereoPair] = deque()
-        self._error: BaseException | None = None
         self._closed = False
-        self._thread: threading.Thread | None = None
-        if prefetch > 0:
-            self._thread = threading.Thread(
-                target=self._work, args=(start_step,), name="pair loader", daemon=True
-            )
-            self._thread.start()
+        self._lock = threading.Lock()  # for closing while another thread asks for a pair
+        self._ahead: deque[Future[StereoPair]] = deque()  # from `_step` on, one for each step
+        self._pool = ThreadPoolExecutor(1, THREAD_NAME) if prefetch > 0 else None
+        self._read_ahead()
 
     def __enter__(self) -> PairLoader:
         return self
@@ -120,52 +116,44 @@ class PairLoader:
         """The next step and its pair; raises what went wrong when the pair was prepared."""
         if self._is_over(self._step) or self._closed:
             raise StopIteration
-        pair = self._prepare(self._step) if self._thread is None else self._take()
+        pair = self._prepare(self._step) if self._pool is None else self._take()
         self._step += 1
+        self._read_ahead()
         return self._step - 1, pair
 
     def close(self) -> None:
         """Stop reading ahead and wait for the thread; the loader gives no more pairs."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._ready.clear()
-            self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        with self._lock:
+            self._ahead.clear()
+
+    def _read_ahead(self) -> None:
+        """Keep the thread busy with the next steps, in their order."""
+        with self._lock:
+            while self._pool is not None and not self._closed:
+                step = self._step + len(self._ahead)
+                if len(self._ahead) == self._prefetch or self._is_over(step):
+                    break
+                self._ahead.append(self._pool.submit(self._prepare, step))
 
     def _take(self) -> StereoPair:
-        """Wait for the next pair of the thread."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._ready or self._error or self._closed)
-            if self._ready:
-                pair = self._ready.popleft()
-                self._changed.notify_all()
-                return pair
-            if self._error is not None:
-                raise self._error
-        raise StopIteration  # closed by another thread in the meantime
-
-    def _work(self, step: int) -> None:
-        """Prepare pairs until told to stop or something fails; runs in the thread."""
+        """Wait for the thread to prepare the next pair; one that failed stays the next."""
+        with self._lock:
+            if self._closed:
+                raise StopIteration
+            future = self._ahead[0]
         try:
-            while not self._is_over(step):
-                with self._changed:
-                    self._changed.wait_for(
-                        lambda: self._closed or len(self._ready) < self._prefetch
-                    )
-                    if self._closed:
-                        return
-                pair = self._prepare(step)
-                step += 1
-                with self._changed:
-                    if not self._closed:
-                        self._ready.append(pair)
-                    self._changed.notify_all()
-        except BaseException as error:
-            # Whatever it is, it belongs to the one who waits for the pair.
-            with self._changed:
-                self._error = error
-                self._changed.notify_all()
+            pair = future.result()
+        except CancelledError:
+            raise StopIteration from None
+        with self._lock:
+            if self._closed:  # by another thread in the meantime
+                raise StopIteration
+            self._ahead.popleft()
+        return pair
 
     def _is_over(self, step: int) -> bool:
         return self._stop_step is not None and step >= self._stop_step
@@ -301,7 +289,7 @@ class PairCache:
 
 def _packed(pair: StereoPair) -> _Packed:
     images = (pair.left, pair.right)
-    rest = replace(_copied(pair), left=_NO_IMAGE, right=_NO_IMAGE)
+    rest = replace(_copied(pair), left=NO_IMAGE, right=NO_IMAGE)
     for kind, white in _LEVELS:
         left, right = (np.rint(image * np.float32(white)).astype(kind) for image in images)
         packed = _Packed((left, right), white, rest)

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hybridstereo.datasets.pair import Disparity, Sample, StereoPair, build_pair
+from hybridstereo.datasets.pair import Disparity, StereoPair, build_pair
+from hybridstereo.datasets.samples import Sample
 from hybridstereo.errors import InputError
 from hybridstereo.io.calib import Calibration, read_calibration
 from hybridstereo.io.disparity import read_disparity

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +19,9 @@ Mask = NDArray[np.bool_]
 # compared at whole pixels, between which a slanted surface changes its disparity.
 _CONSISTENT = 1.0
 
+NO_IMAGE: FloatImage = np.empty((0, 0, 3), np.float32)
+"""Stands for an image that is not there."""
+
 
 @dataclass(frozen=True, eq=False)
 class StereoPair:
@@ -29,13 +30,14 @@ class StereoPair:
     Parameters
     ----------
     left, right
-        (H, W, 3) float32 RGB in [0, 1].
+        (H, W, 3) float32 RGB in [0, 1]; `NO_IMAGE` where only maps are compared.
     disparity
         (H, W) float32, the truth for the left view, +inf where unknown: left pixel x shows the
         same point as right pixel ``x - disparity``.
     valid
         (H, W) bool, where the truth is known and the right view sees the point: what is trained
-        on, and the region "non-occluded" of the benchmarks.
+        on, and the region "non-occluded" of the benchmarks. Without `knows_occlusion`, simply
+        where the truth is known.
     right_disparity, right_valid
         The same for the right view, whose pixel x matches left pixel ``x + right_disparity``; None
         if unknown.
@@ -46,6 +48,8 @@ class StereoPair:
     covers_occluded
         Whether the truth also covers points that the right view does not see. If not (KITTI's
         ``disp_noc``), there are no figures for "all" pixels.
+    knows_occlusion
+        Whether `valid` tells occluded pixels from others.
     left_statistics, right_statistics
         Of the complete views, if these are parts of them: the networks are to see a part as they
         would see it within its view. None: those of the views themselves.
@@ -63,50 +67,51 @@ class StereoPair:
     covers_occluded: bool = True
     left_statistics: Statistics | None = None
     right_statistics: Statistics | None = None
+    knows_occlusion: bool = True
 
     @property
     def height(self) -> int:
         """Number of rows."""
-        return self.left.shape[0]
+        return self.disparity.shape[0]
 
     @property
     def width(self) -> int:
         """Number of columns."""
-        return self.left.shape[1]
+        return self.disparity.shape[1]
+
+    @property
+    def has_left(self) -> bool:
+        """Whether there is a left image."""
+        return self.left.size > 0
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are both images."""
+        return self.has_left and self.right.size > 0
+
+    def images(self) -> tuple[FloatImage, FloatImage]:
+        """Left and right image, for methods that match them.
+
+        Raises
+        ------
+        InputError
+            If one is missing.
+
+        """
+        if not self.has_images:
+            raise InputError("there are no images to match", "Evaluate a data set instead")
+        return self.left, self.right
+
+    @property
+    def dmax(self) -> float:
+        """The largest known disparity; 0 if none is known."""
+        known = self.disparity[np.isfinite(self.disparity)]
+        return float(known.max()) if known.size else 0.0
 
     @property
     def search_range(self) -> int:
         """How many disparities from 0 to search: `ndisp`, else enough for all known truth."""
-        if self.ndisp is not None:
-            return self.ndisp
-        known = self.disparity[np.isfinite(self.disparity)]
-        return max(math.floor(known.max()) + 1, 1) if known.size else 1
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A pair of a data set that has not been read yet.
-
-    Parameters
-    ----------
-    name
-        Unique within its data set.
-    scene
-        What it shows. Samples of one scene never end up on both sides of a split.
-    source
-        The data set, as it is called in the specification: ``kitti``, ``middlebury``...
-    files
-        What `read` will read; empty for generated scenes.
-    read
-        Reads or generates the pair; raises `InputError` if a file is unusable.
-
-    """
-
-    name: str
-    scene: str
-    source: str
-    files: tuple[Path, ...]
-    read: Callable[[], StereoPair] = field(repr=False, compare=False)
+        return self.ndisp if self.ndisp is not None else max(math.floor(self.dmax) + 1, 1)
 
 
 def build_pair(
@@ -168,6 +173,39 @@ def build_pair(
         ndisp,
         isint,
         covers_occluded,
+    )
+
+
+def truth_pair(
+    disparity: Disparity,
+    visible: Mask | None = None,
+    *,
+    left: FloatImage = NO_IMAGE,
+    right: FloatImage = NO_IMAGE,
+    ndisp: int | None = None,
+    isint: bool = False,
+    covers_occluded: bool = True,
+) -> StereoPair:
+    """Put a truth map and what else there is together; occlusion is known only from a mask.
+
+    Parameters
+    ----------
+    disparity, left, right, ndisp, isint, covers_occluded
+        As for `StereoPair`.
+    visible
+        (H, W) bool, where the right view sees the left pixel's point; None if unknown.
+
+    """
+    known = np.isfinite(disparity)
+    return StereoPair(
+        left,
+        right,
+        disparity,
+        known if visible is None else known & visible,
+        ndisp=ndisp,
+        isint=isint,
+        covers_occluded=covers_occluded,
+        knows_occlusion=visible is not None,
     )
 
 

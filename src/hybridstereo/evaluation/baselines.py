@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
+from ..datasets import StereoPair
 from ..errors import InputError
 from ..metrics import fill_background
 from ..synthetic import quantised
 from .methods import Outcome
 from .results import MethodInfo
-from .scenes import Scene, Target
+from .scenes import Scene
 
 _STEP = 16  # OpenCV wants a number of disparities that is a multiple of it
 _FIXED_POINT = 16.0  # OpenCV stores disparities in sixteenths of a pixel
@@ -147,10 +148,10 @@ class OpenCvMethod:
         self._disparities = disparities
         self.info = MethodInfo(name, self._settings.describe(), "baseline")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map, with holes filled, and the seconds that took."""
-        left, right = target.images()
-        count = -(-(self._disparities or target.search_range) // _STEP) * _STEP
+        left, right = pair.images()
+        count = -(-(self._disparities or pair.search_range) // _STEP) * _STEP
         before = cv2.getNumThreads()
         if self._threads is not None:
             cv2.setNumThreads(self._threads)

@@ -14,10 +14,10 @@ from ..stereo import MatchOptions, Stereo, open_backend
 from .baselines import SETTINGS, OpenCvMethod
 from .components import ComponentTable, component_table
 from .methods import FileMethod, MapsMethod, Method, ModelMethod, VolumesMethod
-from .protocol import PROTOCOLS, Protocol, dataset_protocol
+from .protocol import RULES, Rules, dataset_rules
 from .results import Evaluation, Sink
-from .runner import Progress, run
-from .scenes import Scene, dataset_scenes, folder_scenes, load_files, select
+from .runner import OnRun, run
+from .scenes import Scene, dataset_scenes, folder_scenes, load_files, select_scenes
 from .submission import Submission, write_submission
 
 BASELINES = (*SETTINGS, "argmax")
@@ -61,7 +61,7 @@ class Comparison:
     """A finished evaluation, the rules it followed, and what the data set warned about."""
 
     evaluation: Evaluation
-    protocol: Protocol
+    rules: Rules
     warnings: tuple[str, ...] = ()
 
 
@@ -70,7 +70,7 @@ def evaluate_dataset(
     roots: dict[str, str] | str | None,
     options: EvalOptions,
     sinks: Sequence[Sink] = (),
-    on_progress: Progress | None = None,
+    on_run: OnRun | None = None,
 ) -> Comparison:
     """Compare models, baselines and other programs' results on a data set.
 
@@ -84,15 +84,15 @@ def evaluate_dataset(
         What to compare.
     sinks
         Take maps and figures as they come.
-    on_progress
-        Hears about each run.
+    on_run
+        Called before each run.
     """
-    protocol = dataset_protocol(dataset)
+    rules = dataset_rules(dataset)
     methods = build_methods(options, dataset)
     opened = open_dataset(dataset, roots)
-    scenes = select(dataset_scenes(opened), options.scenes, options.limit)
-    evaluation = run(dataset, protocol, scenes, methods, sinks, on_progress)
-    return Comparison(evaluation, protocol, opened.warnings)
+    scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
+    evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
+    return Comparison(evaluation, rules, opened.warnings)
 
 
 def evaluate_components(
@@ -100,32 +100,32 @@ def evaluate_components(
     roots: dict[str, str] | str | None,
     options: EvalOptions,
     sinks: Sequence[Sink] = (),
-    on_progress: Progress | None = None,
+    on_run: OnRun | None = None,
 ) -> tuple[Comparison, ComponentTable]:
     """What each part of the model adds, refined and not: the paper's table of components.
 
     ``options.models`` are run folders, or files with the stages as labels; see `component_table`.
     """
-    protocol = dataset_protocol(dataset)
+    rules = dataset_rules(dataset)
     backend = open_backend(options.device, options.threads)
     table = component_table([named(value) for value in options.models], backend, options.match)
     others: list[Method] = []
     if options.baselines:
         others = build_methods(replace(options, models=()), dataset, compare_default=False)
     opened = open_dataset(dataset, roots)
-    scenes = select(dataset_scenes(opened), options.scenes, options.limit)
+    scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
     methods = unique_names([*table.methods, *others])
-    evaluation = run(dataset, protocol, scenes, methods, sinks, on_progress)
-    return Comparison(evaluation, protocol, opened.warnings), table
+    evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
+    return Comparison(evaluation, rules, opened.warnings), table
 
 
 def evaluate_folders(
     truth: Path,
     options: EvalOptions,
     masks: Path | None = None,
-    protocol: str | None = None,
+    rules: str | None = None,
     sinks: Sequence[Sink] = (),
-    on_progress: Progress | None = None,
+    on_run: OnRun | None = None,
 ) -> Comparison:
     """Compare folders of maps (``options.maps``) with a folder of truth maps.
 
@@ -135,38 +135,38 @@ def evaluate_folders(
         See `folder_scenes`.
     options
         Only ``maps``, ``scenes`` and ``limit`` apply.
-    protocol
-        A key of `PROTOCOLS`; None: KITTI's rules for PNG files, Middlebury's for its folders, no
+    rules
+        A key of `RULES`; None: KITTI's rules for PNG files, Middlebury's for its folders, no
         special rules otherwise.
-    sinks, on_progress
+    sinks, on_run
         As for `evaluate_dataset`.
     """
     if not options.maps:
-        raise InputError("There are no maps to evaluate", "Name their folder as `pred`")
-    rules = PROTOCOLS[protocol or _guessed_protocol(truth)]
-    scenes = select(folder_scenes(truth, masks), options.scenes, options.limit)
+        raise InputError("There are no maps to evaluate", "Name their folder with `pred=DIR`")
+    chosen = RULES[rules or _guessed_rules(truth)]
+    scenes = select_scenes(folder_scenes(truth, masks), options.scenes, options.limit)
     methods = unique_names([_maps_method(value) for value in options.maps])
-    evaluation = run(str(truth), rules, scenes, methods, sinks, on_progress)
-    return Comparison(evaluation, rules)
+    evaluation = run(str(truth), chosen, scenes, methods, sinks, on_run)
+    return Comparison(evaluation, chosen)
 
 
 def evaluate_file(
     prediction: Path,
     truth: Path,
     mask: Path | None = None,
-    protocol: str | None = None,
+    rules: str | None = None,
     sinks: Sequence[Sink] = (),
 ) -> Comparison:
     """Compare one map with the truth; what is wrong with the files is raised, not collected."""
-    rules = PROTOCOLS[protocol or _guessed_file_protocol(truth)]
-    target = load_files(truth, mask)
-    scene = Scene(truth.stem, (truth.stem,), lambda: target)
+    chosen = RULES[rules or _guessed_file_rules(truth)]
+    pair = load_files(truth, mask)
+    scene = Scene(truth.stem, (truth.stem,), lambda: pair)
     method = FileMethod(prediction)
-    method.compute(scene, target)  # refuses unreadable files at once
-    evaluation = run(str(truth), rules, [scene], [method], sinks)
+    method.compute(scene, pair)  # refuses unreadable files at once
+    evaluation = run(str(truth), chosen, [scene], [method], sinks)
     if evaluation.failures:
         raise InputError(str(evaluation.failures[0].error).removesuffix("."))
-    return Comparison(evaluation, rules)
+    return Comparison(evaluation, chosen)
 
 
 def submit(
@@ -174,7 +174,7 @@ def submit(
     root: Path,
     folder: Path,
     options: EvalOptions,
-    on_progress: Progress | None = None,
+    on_run: OnRun | None = None,
 ) -> Submission:
     """Write the files that a benchmark wants uploaded, for the one method in ``options``."""
     methods = build_methods(options, benchmark, compare_default=False)
@@ -183,7 +183,7 @@ def submit(
             f"A submission is of one method, not of {len(methods)}",
             "Give one `model` or one `baseline`",
         )
-    return write_submission(benchmark, root, folder, methods[0], on_progress)
+    return write_submission(benchmark, root, folder, methods[0], on_run)
 
 
 def build_methods(options: EvalOptions, dataset: str, compare_default: bool = True) -> list[Method]:
@@ -265,7 +265,7 @@ def unique_names(methods: Sequence[Method]) -> list[Method]:
     return list(methods)
 
 
-def _guessed_protocol(truth: Path) -> str:
+def _guessed_rules(truth: Path) -> str:
     if truth.is_dir():
         if any(truth.glob("*/disp0GT.pfm")):
             return "middlebury"
@@ -274,7 +274,7 @@ def _guessed_protocol(truth: Path) -> str:
     return "plain"
 
 
-def _guessed_file_protocol(truth: Path) -> str:
+def _guessed_file_rules(truth: Path) -> str:
     if truth.suffix.lower() == ".png":
         return "kitti"
     return "middlebury" if truth.with_name("calib.txt").is_file() else "plain"

@@ -12,11 +12,11 @@ from ..kernels import Backend
 from ..model import StereoModel
 from ..models.zoo import load_model
 from ..stereo import MatchOptions, Stereo
+from ..tables import RULE, aligned
 from ..training.runfolder import RunFolder
 from ..training.stages import STAGES
 from .methods import Method, RefinedAndNot
 from .results import Evaluation
-from .tables import align
 
 COLUMNS = dict(zip(STAGES, ("CNN", "+CRF", "+Joint", "+PW"), strict=True))
 """The paper's name for the result of each training stage."""
@@ -95,7 +95,7 @@ def component_table(
     if not groups:
         raise InputError(
             "There are no models to take apart",
-            "Name a run folder with --model DIR, or files with --model unary=FILE --model ...",
+            "Name a run folder with `model=DIR`, or files with `model=unary=FILE` `model=...`",
         )
     return _lay_out(groups, backend, options)
 
@@ -140,7 +140,7 @@ def _lay_out(
 def format_components(evaluation: Evaluation, table: ComponentTable, figure: str) -> str:
     """The table in the paper's layout for one figure, with the other methods below it."""
     columns = list(COLUMNS.values())
-    blocks = [
+    rows = [
         [
             row.title,
             figure.replace("_", " "),
@@ -148,7 +148,8 @@ def format_components(evaluation: Evaluation, table: ComponentTable, figure: str
         ]
         for row in table.rows
     ]
-    lines = align([evaluation.dataset, evaluation.mean_name, *columns], [blocks])
+    header = [evaluation.dataset, evaluation.mean_name, *columns]
+    lines = aligned([header, RULE, *rows], left=2)
     ours = {method.info.name for method in table.methods}
     others = [method.name for method in evaluation.methods if method.name not in ours]
     if others:
@@ -158,7 +159,7 @@ def format_components(evaluation: Evaluation, table: ComponentTable, figure: str
 
 
 def components_as_dict(evaluation: Evaluation, table: ComponentTable) -> list[dict[str, object]]:
-    """The rows for ``--json``: for each column the means of all figures."""
+    """The rows, ready for JSON: for each column the means of all figures."""
     return [
         {
             "row": row.label,

@@ -9,13 +9,14 @@ from typing import Protocol
 
 import numpy as np
 
+from ..datasets import StereoPair
 from ..errors import InputError
 from ..io.disparity import read_disparity
 from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
 from ..stereo import MatchOptions, Stereo, StereoResult
 from .results import MethodInfo
-from .scenes import MAP_SUFFIXES, Scene, Target, find_file
+from .scenes import MAP_SUFFIXES, Scene, find_file
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Method(Protocol):
 
     info: MethodInfo
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map of a scene."""
 
 
@@ -62,20 +63,20 @@ class ModelMethod:
         self._warm = False
         self.info = MethodInfo(name, self._describe(), "baseline" if baseline else "model")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map of the model with the labels of the scene."""
-        result = self.match(target)
+        result = self.match(pair)
         return Outcome(result.disparity, sum(result.seconds.values()))
 
-    def match(self, target: Target) -> StereoResult:
+    def match(self, pair: StereoPair) -> StereoResult:
         """Everything that the model gives for a scene, with the labels of the scene."""
-        left, right = target.images()
+        left, right = pair.images()
         if not self._warm:  # or the first image would pay for compilation
             small = replace(self._options, disparities=8, paper_labels=False)
             self._stereo.match(left[:24, :40], right[:24, :40], **vars(small))
             self._warm = True
         return self._stereo.match(
-            left, right, **vars(self._options), search_range=target.search_range
+            left, right, **vars(self._options), search_range=pair.search_range
         )
 
     def _describe(self) -> str:
@@ -113,16 +114,16 @@ class RefinedAndNot:
 
     def __init__(self, name: str, stereo: Stereo, options: MatchOptions) -> None:
         self._whole = ModelMethod(name, stereo, replace(options, refine=True))
-        self._last: tuple[Target, StereoResult] | None = None
+        self._last: tuple[StereoPair, StereoResult] | None = None
         labels_only = ModelMethod(name, stereo, replace(options, refine=False)).info
         refined = replace(self._whole.info, name=f"{name}, refined")
         self.unrefined: Method = _HalfOfRun(labels_only, self._match, "unrefined")
         self.refined: Method = _HalfOfRun(refined, self._match, "disparity")
 
-    def _match(self, target: Target) -> StereoResult:
-        if self._last is None or self._last[0] is not target:
+    def _match(self, pair: StereoPair) -> StereoResult:
+        if self._last is None or self._last[0] is not pair:
             self._last = None  # its memory is free before the next map needs it
-            self._last = target, self._whole.match(target)
+            self._last = pair, self._whole.match(pair)
         return self._last[1]
 
 
@@ -131,11 +132,11 @@ class _HalfOfRun:
     """One of the maps of a result."""
 
     info: MethodInfo
-    match: Callable[[Target], StereoResult]
+    match: Callable[[StereoPair], StereoResult]
     part: str
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
-        result = self.match(target)
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
+        result = self.match(pair)
         return Outcome(getattr(result, self.part), sum(result.seconds.values()))
 
 
@@ -172,17 +173,17 @@ class VolumesMethod:
         rest = f"CRF with {edges_in_words(stereo)}" if method == "crf" else "argmax"
         self.info = MethodInfo(name, f"cost volumes in {folder} times {scale:g}, {rest}", "volume")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map from the volume of a scene; the seconds are those of the CRF."""
-        if target.left is None:
+        if not pair.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
-        volume = read_volume(path, *target.left.shape[:2])
+        volume = read_volume(path, *pair.left.shape[:2])
         costs = volume.costs
         costs *= np.float32(self._scale)
         result = self._stereo.optimise(
             costs,
-            target.left,
+            pair.left,
             LabelRange(volume.min_disparity or 0.0, costs.shape[2], volume.step or 1.0),
             iterations=self._options.iterations,
             method=self._options.method,
@@ -198,7 +199,7 @@ class MapsMethod:
         self._folder = folder
         self.info = MethodInfo(name, f"maps in {folder}", "folder")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """Read the map of a scene."""
         return Outcome(read_disparity(find_file(self._folder, scene.keys, MAP_SUFFIXES)), None)
 
@@ -210,6 +211,6 @@ class FileMethod:
         self._path = path
         self.info = MethodInfo(path.name, str(path), "folder")
 
-    def compute(self, scene: Scene, target: Target) -> Outcome:
+    def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """Read the map."""
         return Outcome(read_disparity(self._path), None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..datasets import NAMES
+from ..datasets import KINDS, NAMES, StereoPair
 from ..errors import InputError
 from ..metrics import (
     MIDDLEBURY_V3_WEIGHTS,
@@ -29,17 +29,18 @@ from ..metrics import (
     score_middlebury,
 )
 from .results import CURVE_ERRORS, Figures
-from .scenes import Target
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Rules:
     """The rules of a benchmark.
 
     Attributes
     ----------
     name
-        ``kitti``, ``middlebury`` or ``plain`` (no filling, no clipping).
+        ``kitti``, ``middlebury`` or ``plain``.
+    summary
+        How maps are treated before they are scored, in a few words.
     primary
         The figure that methods are ranked by.
     columns
@@ -47,6 +48,7 @@ class Protocol:
     """
 
     name: str
+    summary: str
     primary: str
     columns: tuple[str, ...]
 
@@ -58,35 +60,35 @@ class Protocol:
 
 _ERRORS = ("avgerr", "rms", "a50", "a90", "a99")
 
-PROTOCOLS = {
-    "kitti": Protocol(
+RULES = {
+    "kitti": Rules(
         "kitti",
+        "KITTI's rules (holes filled)",
         "d1_noc",
         ("d1", "d1_noc", "d1_all", "bad2", "bad3", "bad4", "avgerr", "a99", "invalid"),
     ),
-    "middlebury": Protocol(
+    "middlebury": Rules(
         "middlebury",
+        "Middlebury's rules (clipped to ndisp)",
         "bad1",
         ("bad0.5", "bad1", "bad2", "bad4", "bad1_all", *_ERRORS, "invalid"),
     ),
-    "plain": Protocol(
+    "plain": Rules(
         "plain",
+        "no filling, no clipping",
         "bad1",
         ("bad0.5", "bad1", "bad2", "bad3", "bad4", "d1", "d1_noc", "bad1_all", *_ERRORS, "invalid"),
     ),
 }
 
 
-_PROTOCOL_OF = {"kitti": "kitti", "middlebury": "middlebury", "synthetic": "middlebury"}
-
-
-def dataset_protocol(dataset: str) -> Protocol:
+def dataset_rules(dataset: str) -> Rules:
     """The rules of a data set; mixtures have none in common."""
     if dataset not in NAMES:
         raise InputError(
             f"There is no data set '{dataset}' to evaluate", f"Use one of {', '.join(NAMES)}"
         )
-    return PROTOCOLS[_PROTOCOL_OF.get(dataset, "plain")]
+    return RULES[KINDS[dataset].rules]
 
 
 @dataclass(frozen=True)
@@ -115,74 +117,70 @@ def _named(scores: Scores, suffix: str, d1_suffix: str) -> Figures:
     }
 
 
-def score_scene(protocol: Protocol, disparity: np.ndarray, target: Target) -> SceneScores:
+def score_scene(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> SceneScores:
     """Compare a map with the truth of a scene by the rules of a benchmark."""
-    main = _score(protocol, disparity, target, target.mask)
-    masked = target.mask is not None
+    main = _score(rules, disparity, pair, pair.valid)
     everywhere = None
-    if masked and target.covers_occluded:
-        everywhere = _score(protocol, disparity, target, None)
-    return SceneScores(main, everywhere, masked)
+    if pair.knows_occlusion and pair.covers_occluded:
+        everywhere = _score(rules, disparity, pair, None)
+    return SceneScores(main, everywhere, pair.knows_occlusion)
 
 
 def _score(
-    protocol: Protocol, disparity: np.ndarray, target: Target, mask: np.ndarray | None
+    rules: Rules, disparity: np.ndarray, pair: StereoPair, mask: np.ndarray | None
 ) -> Scores:
-    truth = target.disparity
-    if protocol.name == "kitti":
+    truth = pair.disparity
+    if rules.name == "kitti":
         return score_kitti(disparity, truth, mask)
-    if protocol.name == "middlebury":
+    if rules.name == "middlebury":
         # ndisp is that of the truth's size; the metric wants it at the size of the prediction.
         factor = max(truth.shape[1] // max(disparity.shape[-1], 1), 1)
-        ndisp = math.ceil(target.search_range / factor)
-        return score_middlebury(disparity, truth, mask, ndisp=ndisp, isint=target.isint)
+        ndisp = math.ceil(pair.search_range / factor)
+        return score_middlebury(disparity, truth, mask, ndisp=ndisp, isint=pair.isint)
     return score(disparity, truth, mask)
 
 
-def enlarged(disparity: np.ndarray, target: Target) -> np.ndarray:
+def enlarged(disparity: np.ndarray, pair: StereoPair) -> np.ndarray:
     """The map at the size of the truth: half- and quarter-size maps replicated, as Middlebury."""
-    factor = max(target.disparity.shape[1] // max(disparity.shape[1], 1), 1)
+    factor = max(pair.width // max(disparity.shape[1], 1), 1)
     larger = factor * disparity.repeat(factor, axis=0).repeat(factor, axis=1)
     return larger.astype(np.float32)
 
 
-def error_curve(protocol: Protocol, disparity: np.ndarray, target: Target) -> np.ndarray:
+def error_curve(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> np.ndarray:
     """Percentage of evaluated pixels whose error is at most each of `CURVE_ERRORS`.
 
     ``disparity`` has the size of the truth.  NaN if nothing is evaluated.
     """
-    evaluated = np.isfinite(target.disparity)
-    if target.mask is not None:
-        evaluated &= target.mask
-    guess = fill_background(disparity) if protocol.name == "kitti" else disparity
-    if protocol.name == "middlebury":
-        clipped = np.clip(guess, 0, target.search_range)
+    guess = fill_background(disparity) if rules.name == "kitti" else disparity
+    if rules.name == "middlebury":
+        clipped = np.clip(guess, 0, pair.search_range)
         guess = np.where(np.isfinite(guess), clipped, np.inf)
-    errors = np.abs(guess[evaluated].astype(np.float64) - target.disparity[evaluated])
+    errors = np.abs(guess[pair.valid].astype(np.float64) - pair.disparity[pair.valid])
     errors[~np.isfinite(errors)] = np.inf
     if errors.size == 0:
         return np.full(CURVE_ERRORS.shape, np.nan)
     return 100.0 * np.searchsorted(np.sort(errors), CURVE_ERRORS, side="right") / errors.size
 
 
-def mean_name(protocol: Protocol, scenes: Sequence[str]) -> str:
+def mean_name(rules: Rules, scenes: Sequence[str]) -> str:
     """What kind of mean `mean_figures` takes."""
-    return "weighted mean" if _weighted(protocol, scenes) else "mean"
+    return "weighted mean" if _weighted(rules, scenes) else "mean"
 
 
-def mean_figures(protocol: Protocol, scores: Mapping[str, SceneScores]) -> Figures:
+def mean_figures(rules: Rules, scores: Mapping[str, SceneScores]) -> Figures:
     """Means over scenes; a scene without a value for a figure is left out of that figure's mean.
 
     Parameters
     ----------
-    protocol
-        Decides about weights.
+    rules
+        Decide about weights.
     scores
         By scene.
     """
     tables = {scene: one.figures() for scene, one in scores.items()}
     names = dict.fromkeys(name for table in tables.values() for name in table)
-    weighted = _weighted(protocol, list(scores))
+    weighted = _weighted(rules, list(scores))
     means: Figures = {}
     for name in names:
         values = {s: t[name] for s, t in tables.items() if not math.isnan(t.get(name, math.nan))}
@@ -205,10 +203,10 @@ def mean_figures(protocol: Protocol, scores: Mapping[str, SceneScores]) -> Figur
     return means
 
 
-def _weighted(protocol: Protocol, scenes: Sequence[str]) -> bool:
+def _weighted(rules: Rules, scenes: Sequence[str]) -> bool:
     """Whether all scenes are, once each, those of Middlebury's benchmark v3."""
     plain = [_plain(scene) for scene in scenes]
-    known = protocol.name == "middlebury" and len(set(plain)) == len(plain)
+    known = rules.name == "middlebury" and len(set(plain)) == len(plain)
     return known and bool(plain) and set(plain) <= set(MIDDLEBURY_V3_WEIGHTS)
 
 

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from ..datasets import StereoPair
+
 Figures = dict[str, float]
 """Metric name -> value: ``bad1``, ``avgerr``, ``a50``, ``d1_noc``...; percentages in [0, 100]."""
 
@@ -15,31 +17,6 @@ MethodKind = Literal["model", "baseline", "folder", "volume"]
 
 CURVE_ERRORS = np.concatenate([np.arange(0.0, 4.0, 0.1), np.arange(4.0, 16.01, 0.5)])
 """The errors in pixels at which cumulative error curves are sampled."""
-
-
-@dataclass(frozen=True, eq=False)
-class SceneTruth:
-    """A scene and its truth, for pictures.
-
-    Attributes
-    ----------
-    name
-        As in `Evaluation.scenes`.
-    left
-        (H, W, 3) float32, RGB in [0, 1].
-    disparity
-        (H, W), +inf where unknown.
-    mask
-        (H, W) bool, True for non-occluded pixels; None if unknown.
-    dmax
-        The largest disparity of the scene: the upper end of a colour bar.
-    """
-
-    name: str
-    left: np.ndarray
-    disparity: np.ndarray
-    mask: np.ndarray | None
-    dmax: float
 
 
 @dataclass(frozen=True)
@@ -124,7 +101,8 @@ class Sink(Protocol):
 
     def scene(
         self,
-        truth: SceneTruth,
+        name: str,
+        pair: StereoPair,
         maps: Mapping[str, np.ndarray],
         curves: Mapping[str, np.ndarray],
     ) -> None:
@@ -132,8 +110,10 @@ class Sink(Protocol):
 
         Parameters
         ----------
-        truth
-            The scene.
+        name
+            As in `Evaluation.scenes`.
+        pair
+            The truth, and the images if there are any.
         maps
             By method, the disparity map (H, W) of the truth's size, +inf where invalid; methods
             that failed are missing.

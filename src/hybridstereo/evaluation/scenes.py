@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +9,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from ..datasets import Dataset, Sample
+from ..datasets import Dataset, Sample, StereoPair
+from ..datasets.pair import NO_IMAGE, truth_pair
 from ..errors import InputError
 from ..io.calib import Calibration, read_calibration
 from ..io.disparity import read_disparity
@@ -20,52 +18,6 @@ from ..io.images import read_image
 from ..io.mask import read_mask
 
 MAP_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A scene in memory.
-
-    Attributes
-    ----------
-    disparity
-        (H, W) float32, the truth, +inf where unknown.
-    mask
-        (H, W) bool, where non-occluded pixels are; None if unknown.
-    left, right
-        (H, W, 3) images; None where only maps are compared.
-    ndisp
-        How many disparities from 0 to search, and where Middlebury clips; None if unknown.
-    isint
-        Whether the truth is whole numbers, as Middlebury's ``calib.txt`` states.
-    covers_occluded
-        Whether there is truth for occluded pixels, so that figures over "all" mean something.
-    """
-
-    disparity: np.ndarray
-    mask: np.ndarray | None = None
-    left: np.ndarray | None = None
-    right: np.ndarray | None = None
-    ndisp: int | None = None
-    isint: bool = False
-    covers_occluded: bool = True
-
-    def images(self) -> tuple[np.ndarray, np.ndarray]:
-        """Left and right image, for methods that match them."""
-        if self.left is None or self.right is None:
-            raise InputError("there are no images to match", "Evaluate a data set instead")
-        return self.left, self.right
-
-    @property
-    def search_range(self) -> int:
-        """Disparities from 0 to search: what the data set says, else enough for all the truth."""
-        return self.ndisp if self.ndisp is not None else max(math.floor(self.dmax) + 1, 1)
-
-    @property
-    def dmax(self) -> float:
-        """The largest known disparity."""
-        known = self.disparity[np.isfinite(self.disparity)]
-        return float(known.max()) if known.size else 0.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +36,7 @@ class Scene:
 
     name: str
     keys: tuple[str, ...]
-    load: Callable[[], Target] = field(repr=False, compare=False)
+    load: Callable[[], StereoPair] = field(repr=False, compare=False)
 
 
 def dataset_scenes(dataset: Dataset) -> list[Scene]:
@@ -92,29 +44,13 @@ def dataset_scenes(dataset: Dataset) -> list[Scene]:
     shortened = [sample.name.rpartition("/")[2] for sample in dataset.samples]
     unique = len(set(shortened)) == len(shortened)
     return [
-        Scene(short if unique else sample.name, _keys(sample), partial(_load_sample, sample))
+        Scene(short if unique else sample.name, _keys(sample), sample.read)
         for short, sample in zip(shortened, dataset.samples, strict=True)
     ]
 
 
 def _keys(sample: Sample) -> tuple[str, ...]:
-    keys = [sample.name, sample.name.rpartition("/")[2]]
-    if sample.source == "csv":  # its names are lines of the list
-        keys = [sample.files[0].stem]
-    return tuple(dict.fromkeys(keys))
-
-
-def _load_sample(sample: Sample) -> Target:
-    pair = sample.read()
-    return Target(
-        pair.disparity,
-        pair.valid,
-        pair.left,
-        pair.right,
-        pair.search_range,
-        pair.isint,
-        pair.covers_occluded,
-    )
+    return sample.keys or tuple(dict.fromkeys([sample.name, sample.name.rpartition("/")[2]]))
 
 
 def folder_scenes(truth: Path, masks: Path | None = None) -> list[Scene]:
@@ -129,7 +65,7 @@ def folder_scenes(truth: Path, masks: Path | None = None) -> list[Scene]:
         themselves.
     """
     if not truth.is_dir():
-        raise InputError(f"{truth} is not a folder", "Name the folder of the truth maps with --gt")
+        raise InputError(f"{truth} is not a folder", "Name the folder of the truth maps with `gt`")
     files = sorted(p for p in truth.iterdir() if p.suffix.lower() in MAP_SUFFIXES)
     scenes = [_file_scene(file, masks) for file in files]
     scenes += [_middlebury_scene(file, masks) for file in sorted(truth.glob("*/disp0GT.pfm"))]
@@ -165,7 +101,7 @@ def _mask_of(masks: Path, name: str) -> Path:
     return path
 
 
-def load_files(truth: Path, mask: Path | None) -> Target:
+def load_files(truth: Path, mask: Path | None) -> StereoPair:
     """Read a truth map, its mask, and what lies beside it in Middlebury's layout."""
     disparity = read_disparity(truth)
     visible = None if mask is None else read_mask(mask)
@@ -177,10 +113,10 @@ def load_files(truth: Path, mask: Path | None) -> Target:
         )
     calib, left = truth.with_name("calib.txt"), truth.with_name("im0.png")
     calibration = read_calibration(calib) if calib.is_file() else Calibration()
-    image = read_image(left) if left.is_file() else None
-    if image is not None and image.shape[:2] != disparity.shape:
-        image = None  # the picture of another resolution only serves the report
-    return Target(
+    image = read_image(left) if left.is_file() else NO_IMAGE
+    if image.shape[:2] != disparity.shape:
+        image = NO_IMAGE  # of another resolution; it would only serve the report
+    return truth_pair(
         disparity,
         visible,
         left=image,
@@ -189,7 +125,7 @@ def load_files(truth: Path, mask: Path | None) -> Target:
     )
 
 
-def select(scenes: Sequence[Scene], wanted: Sequence[str], limit: int | None) -> list[Scene]:
+def select_scenes(scenes: Sequence[Scene], wanted: Sequence[str], limit: int | None) -> list[Scene]:
     """The scenes whose name, or the end of it, matches a wanted pattern; at most ``limit``."""
     chosen = list(scenes)
     if wanted:

@@ -21,14 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
+from ..datasets import StereoPair
+from ..datasets.pair import truth_pair
 from ..errors import InputError, OutputError, StereoError
 from ..io.atomic import atomic_write
 from ..io.calib import read_calibration
 from ..io.disparity import write_disparity
 from ..io.images import read_pair
 from .methods import Method, Outcome
-from .runner import Progress
-from .scenes import Scene, Target
+from .runner import OnRun
+from .scenes import Scene
 
 BENCHMARKS = ("kitti", "middlebury")
 
@@ -64,7 +66,7 @@ def write_submission(
     root: Path,
     folder: Path,
     method: Method,
-    on_progress: Progress | None = None,
+    on_run: OnRun | None = None,
 ) -> Submission:
     """Run a method on the pairs of a benchmark and write its maps for an upload.
 
@@ -79,8 +81,8 @@ def write_submission(
         Where to write; created if it is not there.
     method
         What to run.
-    on_progress
-        Hears about each pair.
+    on_run
+        Called before each pair.
 
     Raises
     ------
@@ -96,8 +98,8 @@ def write_submission(
     failures: list[tuple[str, str]] = []
     seconds: list[float] = []
     for number, scene in enumerate(scenes):
-        if on_progress is not None:
-            on_progress(number, len(scenes), scene.name, method.info.name)
+        if on_run is not None:
+            on_run(number, len(scenes), scene.name, method.info.name)
         try:
             outcome = method.compute(scene, scene.load())
         except StereoError as error:
@@ -162,13 +164,14 @@ def _resolution(folder: Path) -> str:
     return match[2] if match else ""
 
 
-def _load(left: Path, right: Path, calibration: Path | None) -> Target:
+def _load(left: Path, right: Path, calibration: Path | None) -> StereoPair:
     """Read a pair without truth."""
-    images = read_pair(left, right)
+    left_image, right_image = read_pair(left, right)
     ndisp = _KITTI_NDISP if calibration is None else read_calibration(calibration).ndisp
     if ndisp is None:
         raise InputError(f"{calibration} does not state ndisp", "Download the scene again")
-    return Target(np.full(images[0].shape[:2], np.inf, np.float32), None, *images, ndisp=ndisp)
+    unknown = np.full(left_image.shape[:2], np.inf, np.float32)
+    return truth_pair(unknown, left=left_image, right=right_image, ndisp=ndisp)
 
 
 def _write_kitti(folder: Path, scene: str, outcome: Outcome, method: str) -> Sequence[Path]:

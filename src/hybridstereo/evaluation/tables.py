@@ -1,88 +1,49 @@
-"""An evaluation as aligned text, JSON and CSV."""
+"""An evaluation as aligned text, CSV, and an object for JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from .protocol import Protocol
+from ..tables import RULE, aligned
+from .protocol import Rules
 from .results import Evaluation, Figures, SceneResult
 
 _POOLED = "_pooled"
 
 
-def format_text(evaluation: Evaluation, protocol: Protocol) -> str:
+def format_text(evaluation: Evaluation, rules: Rules) -> str:
     """The table for people: per-image rows, then means, then what was run and what failed."""
-    columns = [name for name in protocol.columns if _measured(evaluation, name)]
+    columns = [name for name in rules.columns if _measured(evaluation, name)]
     timed = any(result.seconds is not None for result in evaluation.results)
     header = ["scene", "method", *map(_title, columns), *(["seconds"] if timed else [])]
-    rows = [_text_row(result, columns, timed) for result in evaluation.results]
-    several = len(evaluation.scenes) > 1
-    blocks = [rows]
-    if several:
-        blocks.append(
-            [
-                [
-                    evaluation.mean_name,
-                    method.name,
-                    *(_number(evaluation.means[method.name].get(name)) for name in columns),
-                    *([_number(mean_seconds(evaluation, method.name))] if timed else []),
-                ]
-                for method in evaluation.methods
-            ]
-        )
-        if protocol.name != "middlebury":
-            blocks.append(
-                [
-                    [
-                        "pooled",
-                        method.name,
-                        *(
-                            _number(evaluation.means[method.name].get(name + _POOLED))
-                            for name in columns
-                        ),
-                        *([""] if timed else []),
-                    ]
-                    for method in evaluation.methods
-                ]
-            )
-    return "\n".join(
-        [
-            _heading(evaluation, protocol),
-            "",
-            *align(header, blocks),
-            "",
-            *_notes(evaluation, columns),
-        ]
-    ).rstrip()
+    rows = [header, RULE, *(_text_row(result, columns, timed) for result in evaluation.results)]
+    if len(evaluation.scenes) > 1:
+        rows += [RULE, *_mean_rows(evaluation, evaluation.mean_name, "", columns, timed)]
+        if rules.name != "middlebury":
+            rows += [RULE, *_mean_rows(evaluation, "pooled", _POOLED, columns, timed)]
+    notes = _notes(evaluation, columns)
+    return "\n".join([_heading(evaluation, rules), "", *aligned(rows, left=2), "", *notes]).rstrip()
 
 
-def align(header: Sequence[str], blocks: Sequence[Sequence[Sequence[str]]]) -> list[str]:
-    """Lines of a table: the first two columns to the left, numbers to the right, rules between."""
-    everything = [header, *(row for block in blocks for row in block)]
-    widths = [max(len(row[i]) for row in everything) for i in range(len(header))]
-
-    def line(row: Sequence[str]) -> str:
-        cells = [
-            cell.ljust(width) if i < 2 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        return "  ".join(cells).rstrip()
-
-    rule = "  ".join("-" * width for width in widths)
-    lines = [line(header)]
-    for block in blocks:
-        lines += [rule, *map(line, block)]
-    return lines
+def _mean_rows(
+    evaluation: Evaluation, title: str, suffix: str, columns: Sequence[str], timed: bool
+) -> list[list[str]]:
+    rows = []
+    for method in evaluation.methods:
+        means = evaluation.means[method.name]
+        figures = [_number(means.get(name + suffix)) for name in columns]
+        seconds = "" if suffix else _number(mean_seconds(evaluation, method.name))
+        rows.append([title, method.name, *figures, *([seconds] if timed else [])])
+    return rows
 
 
 def as_dict(evaluation: Evaluation) -> dict[str, Any]:
-    """The object that ``--json`` prints; figures that do not exist are null."""
+    """All figures, ready for JSON; null where there is none."""
     return {
         "dataset": evaluation.dataset,
         "primary": evaluation.primary,
@@ -99,11 +60,6 @@ def as_dict(evaluation: Evaluation) -> dict[str, Any]:
         },
         "failed": len(evaluation.failures),
     }
-
-
-def format_json(evaluation: Evaluation) -> str:
-    """One JSON object on one line."""
-    return json.dumps(as_dict(evaluation), allow_nan=False)
 
 
 def format_csv(evaluation: Evaluation) -> str:
@@ -183,17 +139,13 @@ def _jsonable(figures: Mapping[str, float] | Figures) -> dict[str, float | None]
     return {name: None if math.isnan(value) else value for name, value in figures.items()}
 
 
-def _heading(evaluation: Evaluation, protocol: Protocol) -> str:
+def _heading(evaluation: Evaluation, rules: Rules) -> str:
     count = len(evaluation.scenes)
     masked = any(name.endswith("_noc") for r in evaluation.results for name in r.figures)
     region = "non-occluded pixels unless 'all'" if masked else "all known pixels"
-    rules = {
-        "kitti": "KITTI's rules (holes filled)",
-        "middlebury": "Middlebury's rules (clipped to ndisp)",
-        "plain": "no filling, no clipping",
-    }[protocol.name]
     scenes = "1 scene" if count == 1 else f"{count} scenes"
-    return f"{evaluation.dataset}: {scenes}, {region}; {rules}; bad, d1, invalid in %, errors in px"
+    units = "bad, d1, invalid in %, errors in px"
+    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}; {units}"
 
 
 def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
-from ..evaluation.protocol import SceneScores, dataset_protocol, mean_figures, score_scene
+from ..evaluation.protocol import SceneScores, dataset_rules, mean_figures, score_scene
 from ..kernels import Backend
 from ..model import StereoModel
 from ..stereo import Stereo
@@ -29,14 +29,14 @@ def validation_figures(
     """Those of `CRITERIA`, from the pair and the disparity map of every sample, in order."""
     by_source: dict[str, dict[str, SceneScores]] = {}
     for sample, (pair, disparity) in zip(samples, maps, strict=True):
-        protocol = dataset_protocol(sample.source)
-        scores = score_scene(protocol, disparity, pair)
+        rules = dataset_rules(sample.source)
+        scores = score_scene(rules, disparity, pair)
         by_source.setdefault(sample.source, {})[sample.name] = scores
     tables = []
     for source, scores_of in by_source.items():
-        protocol = dataset_protocol(source)
-        means = mean_figures(protocol, scores_of)
-        means["benchmark"] = means.get(protocol.primary_of(means), math.nan)
+        rules = dataset_rules(source)
+        means = mean_figures(rules, scores_of)
+        means["benchmark"] = means.get(rules.primary_of(means), math.nan)
         means["d1"] = means.get("d1_noc", means.get("d1", math.nan))
         tables.append(means)
     return {name: _mean([table.get(name, math.nan) for table in tables]) for name in CRITERIA}

@@ -61,7 +61,7 @@ def pixel(page: Browser, image: str, row: int = ROW, column: int = COLUMN) -> tu
 
 
 def expected(what: str, colormap: str = "turbo") -> tuple[int, ...]:
-    truth = case.truth_of("scene10")
+    truth = case.example_pair()
     disparity = truth.disparity if what == "truth" else case.map_of(what, truth)
     return tuple(map(int, colorize(disparity, *color_range(truth), colormap)[ROW, COLUMN]))
 
@@ -162,7 +162,7 @@ def test_colour_maps(page, colormap):
 
 @pytest.mark.parametrize(("style", "legend"), [("bad4", "binary"), ("d1", "binary")])
 def test_black_and_white_error_maps(page, style, legend):
-    truth = case.truth_of("scene10")
+    truth = case.example_pair()
     codes = error_codes(case.map_of("sgbm", truth), truth)
     kitti, binary = (
         tuple(map(int, error_palette(s)[codes[ROW, COLUMN]])) for s in ("kitti", style)

@@ -14,6 +14,8 @@ import pytest
 from support import reportcase as case
 
 import hybridstereo.evaluation.report.html as report_module
+from hybridstereo.datasets import StereoPair
+from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import OutputError
 from hybridstereo.evaluation.report.charts import Point, curve_chart, scatter_chart
 from hybridstereo.evaluation.report.html import HtmlReport
@@ -27,7 +29,7 @@ from hybridstereo.evaluation.report.pictures import (
     scene_pictures,
 )
 from hybridstereo.evaluation.report.text import group, is_percentage, label, meaning
-from hybridstereo.evaluation.results import CURVE_ERRORS, Evaluation, SceneTruth
+from hybridstereo.evaluation.results import CURVE_ERRORS, Evaluation
 from hybridstereo.io.color import colorize, palette
 from hybridstereo.metrics import BAD_THRESHOLDS, score
 
@@ -135,9 +137,8 @@ def test_names_are_escaped(source, page):
 
 def test_names_that_are_not_unicode(tmp_path):
     name = os.fsdecode(b"caf\xe9")
-    truth = case.truth_of(name)
     report = HtmlReport(tmp_path)
-    report.scene(truth, {}, {})
+    report.scene(name, case.example_pair(), {}, {})
     report.finish(Evaluation("d", [], [name], [], {}, "bad1"))
     assert "caf?" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert json.loads((tmp_path / "report.json").read_text())["scenes"] == [name]
@@ -179,7 +180,7 @@ def test_when_there_is_very_much_to_show_later_pictures_are_smaller(tmp_path, mo
     monkeypatch.setattr(report_module, "_WIDEST_WHEN_MANY", 32)
     report = HtmlReport(tmp_path)
     for scene in case.SCENES[:2]:
-        report.scene(case.truth_of(scene), {}, {})
+        report.scene(scene, case.example_pair(), {}, {})
     report.finish(Evaluation("d", [], case.SCENES[:2], [], {}, "bad1"))
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     sizes = [(i["width"], i["height"]) for i in page.all("img") if "width" in i]
@@ -238,7 +239,7 @@ def test_headings_sort_by_keyboard_too(page):
 
 def test_pictures_show_the_maps_in_the_colours_of_colorize(page):
     images = {image["alt"]: image["src"] for image in page.all("img") if "src" in image}
-    truth = case.truth_of("scene10")
+    truth = case.example_pair()
     lo, hi = color_range(truth)
     np.testing.assert_array_equal(
         decode(images["Truth of scene10"]), colorize(truth.disparity, lo, hi)
@@ -254,10 +255,9 @@ def test_pictures_show_the_maps_in_the_colours_of_colorize(page):
 # ---- error maps ----
 
 
-def pixels(truth: list[float], mask: list[bool] | None = None) -> SceneTruth:
+def pixels(truth: list[float], mask: list[bool] | None = None) -> StereoPair:
     known = np.array([truth], np.float64)
-    return SceneTruth("s", np.zeros((1, len(truth), 3), np.float32), known,
-                      None if mask is None else np.array([mask]), 99.0)  # fmt: skip
+    return truth_pair(known, None if mask is None else np.array([mask]))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_black_pixels_are_those_that_the_metrics_count():
     mask = (rng.random((50, 60)) < 0.8) & np.isfinite(disparity)
     guess = disparity + rng.normal(0, 3, (50, 60))
     guess[rng.random((50, 60)) < 0.1] = np.inf
-    truth = SceneTruth("s", np.zeros((50, 60, 3), np.float32), disparity, mask, 120.0)
+    truth = truth_pair(disparity, mask)
     codes, scores = error_codes(guess, truth), score(guess, disparity, mask)
 
     def black(style: str) -> float:
@@ -306,7 +306,7 @@ def test_every_style_has_a_palette_of_256_colours():
 def test_large_pictures_are_reduced_and_sparse_ones_stay_visible():
     disparity = np.full((200, 1000), np.inf, np.float32)
     disparity[::5, ::5] = 20
-    truth = SceneTruth("s", np.zeros((200, 1000, 3), np.float32), disparity, None, 64.0)
+    truth = truth_pair(disparity)
     pictures = scene_pictures(truth, {"m": np.full_like(disparity, 20)}, widest=250)
     assert (pictures.width, pictures.height) == (250, 50)
     for source in (pictures.left, pictures.truth, pictures.maps["m"], pictures.errors["m"]):
@@ -314,8 +314,14 @@ def test_large_pictures_are_reduced_and_sparse_ones_stay_visible():
     assert decode(pictures.truth).any(axis=2).mean() > 0.2  # one in 25 without thickening
 
 
+def test_grey_where_there_is_no_left_image():
+    left = decode(scene_pictures(pixels([1, 2, 3, 4]), {}, widest=250).left)
+    assert left.shape == (1, 4, 3)
+    assert np.unique(left).tolist() == [128]
+
+
 def test_range_of_an_unknown_or_flat_truth():
-    assert color_range(pixels([np.inf, np.inf])) == (0, 99)
+    assert color_range(pixels([np.inf, np.inf])) == (0, 1)
     assert color_range(pixels([7, 7])) == (7, 8)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from hybridstereo import __version__
+from hybridstereo.datasets import StereoPair
 from hybridstereo.errors import OutputError
 from hybridstereo.io.atomic import atomic_write, check_writable
 
 from .. import tables
-from ..results import CURVE_ERRORS, Evaluation, SceneTruth
+from ..results import CURVE_ERRORS, Evaluation
 from .page import render
 from .pictures import ScenePictures, scene_pictures
 from .tables import Summary
@@ -65,15 +66,16 @@ class HtmlReport:
 
     def scene(
         self,
-        truth: SceneTruth,
+        name: str,
+        pair: StereoPair,
         maps: Mapping[str, np.ndarray],
         curves: Mapping[str, np.ndarray],
     ) -> None:
         """Draw the pictures of a scene; see `Sink.scene`."""
         widest = _WIDEST if self._size < _AMPLE else _WIDEST_WHEN_MANY
-        pictures = scene_pictures(truth, maps, widest)
+        pictures = scene_pictures(pair, maps, widest)
         self._size += pictures.size
-        self._pictures[truth.name] = pictures
+        self._pictures[name] = pictures
         for method, curve in curves.items():
             self._curves.setdefault(method, []).append(np.asarray(curve, np.float64))
 

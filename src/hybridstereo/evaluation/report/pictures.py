@@ -16,10 +16,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridstereo.datasets import StereoPair
 from hybridstereo.io.color import FARTHEST, NEAREST, disparity_levels, palette, robust_range
 from hybridstereo.metrics import BAD_THRESHOLDS, KITTI_ABSOLUTE, KITTI_RELATIVE
-
-from ..results import SceneTruth
 
 DISPARITY_COLORS = {"turbo": "Turbo", "kitti": "KITTI", "jet": "Jet", "grey": "Grey"}
 """The colour maps that the page offers, and what it calls them; the first is shown first."""
@@ -53,6 +52,7 @@ _SIZES, _KITTI = len(BAD_THRESHOLDS) + 2, len(KITTI_ERROR_COLORS)
 _NO_ESTIMATE = _SIZES - 1
 
 _JPEG_QUALITY = 85
+_NO_IMAGE = 0.5  # grey, where there is no left image
 _SPARSE = 0.5  # of the pixels known, at most: laser points, which are hard to see one by one
 
 
@@ -77,11 +77,11 @@ class ScenePictures:
 
 
 def scene_pictures(
-    truth: SceneTruth, maps: Mapping[str, NDArray[np.floating]], widest: int
+    pair: StereoPair, maps: Mapping[str, NDArray[np.floating]], widest: int
 ) -> ScenePictures:
     """Draw a scene; pictures wider than ``widest`` pixels are reduced."""
-    lo, hi = color_range(truth)
-    height, width = truth.disparity.shape
+    lo, hi = color_range(pair)
+    height, width = pair.height, pair.width
     size = (width, height) if width <= widest else (widest, max(1, round(height * widest / width)))
 
     def small(indices: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -89,16 +89,17 @@ def scene_pictures(
 
     levels = palette(next(iter(DISPARITY_COLORS)))
     classes = error_palette(next(iter(ERROR_STYLES)))
-    left = np.rint(255 * np.clip(truth.left, 0, 1)).astype(np.uint8)
+    image = pair.left if pair.has_left else np.full((height, width, 3), _NO_IMAGE, np.float32)
+    left = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
     return ScenePictures(
         left=_jpeg(cv2.resize(left, size, interpolation=cv2.INTER_AREA)),
-        truth=_png(small(_thicken(disparity_levels(truth.disparity, lo, hi))), levels),
+        truth=_png(small(_thicken(disparity_levels(pair.disparity, lo, hi))), levels),
         maps={
             name: _png(small(disparity_levels(disparity, lo, hi)), levels)
             for name, disparity in maps.items()
         },
         errors={
-            name: _png(small(_thicken(error_codes(disparity, truth))), classes)
+            name: _png(small(_thicken(error_codes(disparity, pair))), classes)
             for name, disparity in maps.items()
         },
         lo=lo,
@@ -114,25 +115,25 @@ def color_bar() -> str:
     return _png(ramp, palette(next(iter(DISPARITY_COLORS))))
 
 
-def color_range(truth: SceneTruth) -> tuple[float, float]:
+def color_range(pair: StereoPair) -> tuple[float, float]:
     """The disparities of the first and the last colour, the same for all maps of a scene."""
-    known = truth.disparity[np.isfinite(truth.disparity)]
-    low, high = robust_range(known) if known.size else (0.0, truth.dmax)
+    known = pair.disparity[np.isfinite(pair.disparity)]
+    low, high = robust_range(known) if known.size else (0.0, 0.0)
     low, high = float(np.floor(low)), float(np.ceil(high))
     return (low, high) if low < high else (low, low + 1)
 
 
-def error_codes(predicted: NDArray[np.floating], truth: SceneTruth) -> NDArray[np.uint8]:
+def error_codes(predicted: NDArray[np.floating], pair: StereoPair) -> NDArray[np.uint8]:
     """Class of each pixel of an error map, an index into any `error_palette`."""
-    known = np.isfinite(truth.disparity)
-    target = np.where(known, truth.disparity, 0).astype(np.float64)
+    known = np.isfinite(pair.disparity)
+    truth = np.where(known, pair.disparity, 0).astype(np.float64)
     estimated = np.isfinite(predicted)
-    error = np.abs(np.where(estimated, predicted, 0) - target)
+    error = np.abs(np.where(estimated, predicted, 0) - truth)
     # Intervals include their upper end, so that the colours of outliers begin where D1 does.
     exceeded = np.searchsorted(BAD_THRESHOLDS, error, side="left")
-    unit = np.maximum(KITTI_ABSOLUTE, KITTI_RELATIVE * np.abs(target))
+    unit = np.maximum(KITTI_ABSOLUTE, KITTI_RELATIVE * np.abs(truth))
     color = np.searchsorted(KITTI_ERROR_EDGES, error / unit, side="left")
-    occluded = np.zeros(known.shape, bool) if truth.mask is None else ~truth.mask
+    occluded = ~pair.valid  # or unknown, which is overwritten below
     size = np.where(estimated, exceeded, _NO_ESTIMATE)
     code = 1 + (occluded * _SIZES + size) * _KITTI + np.where(estimated, color, _KITTI - 1)
     return np.where(known, code, 0).astype(np.uint8)

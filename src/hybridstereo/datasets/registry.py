@@ -1,0 +1,195 @@
+"""The data sets that we know, and how to open one of them or a mixture.
+
+To add a data set, write a module with a ``find_samples`` and an ``EXPECTED`` like those of
+`hybridstereo.datasets.kitti` and add a line to `KINDS`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hybridstereo.datasets import csvlist, kitti, middlebury
+from hybridstereo.datasets.generated import generated_samples
+from hybridstereo.datasets.samples import Dataset, Sample
+from hybridstereo.errors import InputError
+from hybridstereo.synthetic import SceneOptions
+
+_SHOWN = 5  # incomplete samples that an error message lists
+
+Roots = Mapping[str, str | os.PathLike[str]] | str | os.PathLike[str] | None
+Finder = Callable[[Path], tuple[list[Sample], list[str]]]
+
+
+@dataclass(frozen=True)
+class DatasetKind:
+    """What the package knows about a data set.
+
+    Parameters
+    ----------
+    find
+        Finds the samples below a root, and says in one sentence each which are incomplete. None:
+        the scenes are generated and need no root.
+    expected
+        What a root should hold, as a sentence for error messages.
+    rules
+        How maps are scored, and by which figure models are ranked: a key of
+        `hybridstereo.evaluation.protocol.RULES`.
+
+    """
+
+    find: Finder | None
+    expected: str
+    rules: str
+
+
+KINDS = {
+    "kitti": DatasetKind(kitti.find_samples, kitti.EXPECTED, "kitti"),
+    "middlebury": DatasetKind(middlebury.find_samples, middlebury.EXPECTED, "middlebury"),
+    "csv": DatasetKind(csvlist.find_samples, csvlist.EXPECTED, "plain"),
+    "synthetic": DatasetKind(None, "", "middlebury"),
+}
+"""By name, as in the specification of `open_dataset`."""
+
+NAMES = tuple(KINDS)
+"""The data sets that `open_dataset` knows."""
+
+
+def open_dataset(
+    spec: str,
+    roots: Roots = None,
+    *,
+    scenes: int = 200,
+    scene_options: SceneOptions | None = None,
+) -> Dataset:
+    """Find the samples of a data set or a mixture; images are read later, by `Dataset.load`.
+
+    Parameters
+    ----------
+    spec
+        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``; or several with optional weights,
+        for example ``synthetic:1,middlebury:2``.
+    roots
+        Where the files are: for each name its folder (for ``csv`` the file), or one for all.
+    scenes, scene_options
+        How many synthetic scenes there are, and what they look like; None: the generator's
+        defaults.
+
+    Raises
+    ------
+    InputError
+        If the specification is wrong, a root is missing, or a data set has no usable sample.
+
+    """
+    weights = _parse_spec(spec)
+    _check_roots(roots, weights)
+    samples: list[Sample] = []
+    warnings: list[str] = []
+    for name in weights:
+        find = KINDS[name].find
+        if find is None:
+            samples += generated_samples(scenes, scene_options or SceneOptions())
+            continue
+        root = roots.get(name) if isinstance(roots, Mapping) else roots
+        found, missing = _found(name, find, root)
+        samples += found
+        warnings += missing
+    return Dataset(tuple(samples), weights, tuple(warnings))
+
+
+def parse_roots(values: Sequence[str]) -> dict[str, str] | str | None:
+    """Understand roots written as text: one folder for all, or ``name=folder`` for each.
+
+    Parameters
+    ----------
+    values
+        As a user wrote them, possibly none.
+
+    Returns
+    -------
+    dict, str or None
+        For `open_dataset`.
+
+    Raises
+    ------
+    InputError
+        If a folder without a name stands beside others, or a name appears twice.
+
+    """
+    on_disk = [name for name, kind in KINDS.items() if kind.find is not None]
+    roots: dict[str, str] = {}
+    for value in values:
+        name, equals, folder = value.partition("=")
+        if not equals or name not in on_disk:  # a folder's name may contain "="
+            if len(values) == 1:
+                return value
+            raise InputError(
+                f"`root={value}` does not say which data set it belongs to",
+                hint=f"Write `root=NAME={value}` with one of {', '.join(on_disk)}",
+            )
+        if name in roots:
+            raise InputError(
+                f"`root` gives two folders for {name}", hint="Give one that holds both"
+            )
+        roots[name] = folder
+    return roots or None
+
+
+def _parse_spec(spec: str) -> dict[str, float]:
+    """The weight of each named data set, in the order of the specification."""
+    weights: dict[str, float] = {}
+    for part in spec.split(","):
+        name, colon, text = (word.strip() for word in part.partition(":"))
+        if name not in NAMES:
+            raise InputError(
+                f"there is no data set {name!r}",
+                hint=f"Use {', '.join(NAMES)}, or a mixture such as synthetic:1,middlebury:2",
+            )
+        if name in weights:
+            raise InputError(f"the data set {name} appears twice in {spec!r}")
+        try:
+            weight = float(text) if colon else 1.0
+        except ValueError:
+            weight = math.nan
+        if not 0.0 < weight < math.inf:
+            raise InputError(
+                f"the weight {text!r} of the data set {name} is not a positive number",
+                hint="Write for example synthetic:1,middlebury:2",
+            )
+        weights[name] = weight
+    return weights
+
+
+def _check_roots(roots: Roots, weights: Mapping[str, float]) -> None:
+    if isinstance(roots, Mapping):
+        unused = sorted(set(roots) - set(weights))
+        if unused:
+            raise InputError(
+                f"a root is given for {', '.join(unused)}, which is not in the mixture",
+                hint=f"The mixture is {', '.join(weights)}",
+            )
+
+
+def _found(
+    name: str, find: Finder, root: str | os.PathLike[str] | None
+) -> tuple[list[Sample], list[str]]:
+    """The samples of a data set on disk; an error that explains if there are none."""
+    expected = KINDS[name].expected
+    if root is None:
+        raise InputError(
+            f"the data set {name} needs to know where its files are",
+            hint=f"Give `root=DIR` or `root={name}=DIR`. {expected}",
+        )
+    if not Path(root).exists():
+        raise InputError(f"{root}, the root of {name}, does not exist", hint=expected)
+    samples, warnings = find(Path(root))
+    if not samples:
+        problem = f"{root} holds no usable pair for the data set {name}"
+        if warnings:
+            more = f"; and {len(warnings) - _SHOWN} more" if len(warnings) > _SHOWN else ""
+            problem += f": {'; '.join(warnings[:_SHOWN])}{more}"
+        raise InputError(problem, hint=expected)
+    return samples, warnings

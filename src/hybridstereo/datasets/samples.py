@@ -1,0 +1,70 @@
+"""Pairs of a data set that are read when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hybridstereo.datasets.pair import StereoPair
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A pair of a data set that has not been read yet.
+
+    Parameters
+    ----------
+    name
+        Unique within its data set.
+    scene
+        What it shows. Samples of one scene never end up on both sides of a split.
+    source
+        The data set, as it is called in the specification: ``kitti``, ``middlebury``...
+    files
+        What `read` will read; empty for generated scenes.
+    read
+        Reads or generates the pair; raises `InputError` if a file is unusable.
+    keys
+        Names under which other programs may have stored a map of it, the most specific first;
+        empty: its name, and the last part of that.
+
+    """
+
+    name: str
+    scene: str
+    source: str
+    files: tuple[Path, ...]
+    read: Callable[[], StereoPair] = field(repr=False, compare=False)
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples that can be loaded, of one or several data sets.
+
+    Parameters
+    ----------
+    samples
+        In a fixed order.
+    weights
+        For each source, how often its samples are drawn compared to those of the others.
+    warnings
+        Sentences about samples that were left out because files are missing.
+
+    """
+
+    samples: tuple[Sample, ...]
+    weights: Mapping[str, float]
+    warnings: tuple[str, ...] = ()
+
+    def load(self, sample: Sample) -> StereoPair:
+        """Read or generate a pair.
+
+        Raises
+        ------
+        InputError
+            If a file is damaged, or the sizes of the pair's files differ.
+
+        """
+        return sample.read()

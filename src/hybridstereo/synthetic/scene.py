@@ -1,0 +1,222 @@
+"""The generator of synthetic scenes: a seed and options in, a stereo pair with exact truth out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from numbers import Integral
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridstereo.errors import InputError
+from hybridstereo.synthetic.layout import build_world
+from hybridstereo.synthetic.render import render
+from hybridstereo.synthetic.surfaces import Geometry
+
+FloatImage = NDArray[np.float32]
+
+_LARGEST_SIDE = 4096  # keeps the memory for the half-pixel samples within a few GB
+_MOST_OBJECTS = 1000
+_DEPTH_RATIO = 12.0  # of the farthest to the nearest point, at most
+_BRIGHTNESS = 0.36, 0.56  # range of the left view's mean, before highlights are limited
+
+
+@dataclass(frozen=True)
+class Photometric:
+    """Largest photometric differences between the views; each scene draws its own within them.
+
+    Parameters
+    ----------
+    gain
+        Each channel of the right view is multiplied by a factor in ``1 ± gain``, below 1.
+    gamma
+        The right view is raised to a power in ``[1 / (1 + gamma), 1 + gamma]``.
+    noise
+        Standard deviation of independent noise in both views, 1 being full brightness.
+    blur
+        Standard deviation in pixels of the blur of one of the views.
+
+    """
+
+    gain: float = 0.15
+    gamma: float = 0.15
+    noise: float = 0.015
+    blur: float = 0.8
+
+    def __post_init__(self) -> None:
+        for strength in fields(self):
+            value = getattr(self, strength.name)
+            if not 0.0 <= value < math.inf:
+                raise InputError(
+                    f"the photometric strength {strength.name} is {value}",
+                    hint="Give a number of at least 0, where 0 means no difference",
+                )
+        if self.gain >= 1.0:
+            raise InputError(f"the gain is {self.gain}", hint="Give a number below 1")
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What kind of scene to generate.
+
+    Parameters
+    ----------
+    height, width
+        Size of the views in pixels, 1 to 4096.
+    max_disparity
+        No disparity, in either view, is larger. The default suits 64 labels from 0.
+    min_disparity
+        No disparity, in either view, is smaller. It may be negative.
+    objects
+        How many objects to try to place; those that find no room are left out.
+    photometric
+        Differences between the views; None: each point has the same colour in both.
+
+    """
+
+    height: int = 384
+    width: int = 512
+    max_disparity: float = 63.0
+    min_disparity: float = 2.0
+    objects: int = 16
+    photometric: Photometric | None = None
+
+    def __post_init__(self) -> None:
+        _check_integer("height", self.height, 1, _LARGEST_SIDE)
+        _check_integer("width", self.width, 1, _LARGEST_SIDE)
+        _check_integer("number of objects", self.objects, 0, _MOST_OBJECTS)
+        limits = self.min_disparity, self.max_disparity
+        if not -_LARGEST_SIDE <= limits[0] < limits[1] <= _LARGEST_SIDE:
+            raise InputError(
+                f"the disparity range {limits[0]:g} to {limits[1]:g} cannot be used",
+                hint=f"The minimum must be below the maximum, both within ±{_LARGEST_SIDE}",
+            )
+        if limits[1] - limits[0] < 1.0:
+            raise InputError(
+                f"the disparity range {limits[0]:g} to {limits[1]:g} is too narrow for a scene",
+                hint="Leave at least one pixel between minimum and maximum",
+            )
+
+
+def _check_integer(name: str, value: int, low: int, high: int) -> None:
+    """Raise InputError unless ``value`` is an integer in [low, high]."""
+    if not isinstance(value, Integral) or not low <= value <= high:
+        raise InputError(f"the {name} is {value}", hint=f"Give an integer from {low} to {high}")
+
+
+@dataclass(frozen=True, eq=False)
+class StereoScene:
+    """A rectified stereo pair with its truth.
+
+    Parameters
+    ----------
+    left, right
+        The views, (H, W, 3) float32 RGB in [0, 1].
+    disparity, right_disparity
+        Exact disparities of the left and right view's pixel centres, (H, W) float32: left pixel x
+        and right pixel ``x - disparity`` show the same point, as do right pixel x and left pixel
+        ``x + right_disparity``.
+    occlusion
+        (H, W) bool, True where the right view does not see the left pixel's point, because
+        something is in front of it or because it lies outside the image.
+    seed, options
+        What `generate_scene` was called with.
+    geometry
+        Focal length, principal points and the like.
+
+    """
+
+    left: FloatImage
+    right: FloatImage
+    disparity: FloatImage
+    right_disparity: FloatImage
+    occlusion: NDArray[np.bool_]
+    seed: int
+    options: SceneOptions
+    geometry: Geometry = field(repr=False)
+
+
+def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScene:
+    """Generate a scene; the same seed and options give the same bytes.
+
+    The photometric options change the images only: the geometry, and the colours before the
+    change, depend on the seed and the other options.
+
+    Parameters
+    ----------
+    seed
+        A non-negative integer.
+    options
+        Size, disparity range and the like; None: the defaults.
+
+    Raises
+    ------
+    InputError
+        If the seed is not a non-negative integer.
+
+    """
+    options = options or SceneOptions()
+    if not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"the seed is {seed}", hint="Give an integer of at least 0")
+    layout_rng, photometric_rng = (np.random.default_rng([int(seed), stream]) for stream in (0, 1))
+    geometry = _random_geometry(layout_rng, options)
+    views = render(build_world(layout_rng, geometry, options.objects))
+    exposure = layout_rng.uniform(*_BRIGHTNESS) / max(float(views.left.mean()), 1e-6)
+    left, right = (_developed(view * exposure) for view in (views.left, views.right))
+    if options.photometric is not None:
+        left, right = _disturbed(photometric_rng, left, right, options.photometric)
+    return StereoScene(
+        left,
+        right,
+        views.disparity.astype(np.float32),
+        views.right_disparity.astype(np.float32),
+        views.occlusion,
+        int(seed),
+        options,
+        geometry,
+    )
+
+
+def _random_geometry(rng: np.random.Generator, options: SceneOptions) -> Geometry:
+    """Cameras with an ordinary field of view whose range of depth is finite.
+
+    A range that starts at or below 0 would reach to infinity and beyond; as with real cameras
+    that converge, the principal points then differ (``doffs``).
+    """
+    low, high = options.min_disparity, options.max_disparity
+    doffs = max(0.0, (high - _DEPTH_RATIO * low) / (_DEPTH_RATIO - 1.0))
+    focal = max(options.width, options.height) * rng.uniform(0.8, 1.3)
+    return Geometry(options.width, options.height, focal, doffs, low, high)
+
+
+def _developed(view: FloatImage) -> FloatImage:
+    """Limit to [0, 1] with a soft shoulder instead of clipped highlights."""
+    shoulder = 0.75
+    excess = np.maximum(view - shoulder, 0.0) / (1.0 - shoulder)
+    return np.minimum(view, shoulder) + (1.0 - shoulder) * np.tanh(excess)
+
+
+def _disturbed(
+    rng: np.random.Generator, left: FloatImage, right: FloatImage, strengths: Photometric
+) -> tuple[FloatImage, FloatImage]:
+    """Blur one view, change the right view's gain and gamma, add noise to both."""
+    sigma = strengths.blur * rng.uniform()
+    blurred = int(rng.integers(2))
+    gain = 1.0 + strengths.gain * rng.uniform(-1.0, 1.0, 3)
+    gamma = (1.0 + strengths.gamma) ** rng.uniform(-1.0, 1.0)
+    views = [left, right]
+    if sigma > 0.05:  # below, the kernel is a single tap
+        soft = cv2.GaussianBlur(views[blurred], (0, 0), sigma, borderType=cv2.BORDER_REPLICATE)
+        views[blurred] = np.asarray(soft, np.float32)
+    views[1] = gain * views[1] ** gamma
+    level = strengths.noise * rng.uniform(0.3, 1.0)
+    noisy = [view + level * rng.standard_normal(view.shape) for view in views]
+    first, second = (np.clip(view, 0.0, 1.0).astype(np.float32) for view in noisy)
+    return first, second
+
+
+def quantised(view: FloatImage) -> NDArray[np.uint8]:
+    """The 8-bit version of a view in [0, 1]."""
+    return np.rint(255.0 * view).astype(np.uint8)
