@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from .options import device_option, iterations_option, refine_option, stage_printer, threads_option
+from .options import device_option, iterations_option, refine_option, threads_option
+from .progress import Progress
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -120,11 +121,8 @@ def infer(
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
     if model is not None:
         options["model"] = model
-    show, clear = stage_printer()
-    try:
-        report = run(left, right, output, color, InferOptions(**options), show)
-    finally:
-        clear()
+    with Progress() as progress:
+        report = run(left, right, output, color, InferOptions(**options), progress.stage)
     if as_json:
         click.echo(json.dumps(report.as_dict()))
     else:

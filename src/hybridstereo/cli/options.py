@@ -1,9 +1,7 @@
-"""Options, parameter types and progress lines that several commands share."""
+"""Options and parameter types that several commands share."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import click
@@ -48,20 +46,6 @@ refine_option = click.option(
     default=None,
     help="Refine labels to sub-pixel disparities.  [default: refine with crf]",
 )
-
-
-def stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
-    """Show the current stage on one line of a terminal; say nothing when stderr is a file."""
-    if not sys.stderr.isatty():
-        return (lambda _name: None), (lambda: None)
-
-    def show(name: str) -> None:
-        click.echo(f"\r\x1b[K{name.replace('_', ' ')} ...", nl=False, err=True)
-
-    def clear() -> None:
-        click.echo("\r\x1b[K", nl=False, err=True)
-
-    return show, clear
 
 
 class CommaSeparated(click.ParamType):

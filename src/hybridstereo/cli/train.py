@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
 from .options import CommaSeparated, device_option, threads_option
+from .progress import Progress
 
 
 class _Size(click.ParamType):
@@ -153,7 +153,9 @@ class _Size(click.ParamType):
 )
 @device_option
 @threads_option
+@click.pass_context
 def train(
+    context: click.Context,
     dataset: str | None,
     roots: tuple[str, ...],
     output: str,
@@ -170,9 +172,10 @@ def train(
     Ctrl-C saves and exits with 130; --resume continues, bit for bit.
     """
     from ..datasets import parse_roots
+    from ..models.zoo import BEST_MODEL
     from ..training.run import TrainOptions
     from ..training.run import train as run
-    from .progress import reporter_for
+    from .training_progress import TrainingProgress
 
     if resume == (dataset is not None):
         raise click.UsageError(
@@ -183,6 +186,7 @@ def train(
     train_options = None
     if dataset is not None:
         train_options = TrainOptions(dataset=dataset, roots=parse_roots(roots), **options)
-    with reporter_for(sys.stderr) as reporter:
+    with Progress() as progress:
+        reporter = TrainingProgress(progress, context.command)
         run(train_options, output, device=device, threads=threads, reporter=reporter)
-    click.echo(os.path.join(output, "best.h5"))
+    click.echo(os.path.join(output, BEST_MODEL))
