@@ -20,6 +20,8 @@ from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
 
+_OUT_OF_MEMORY = "Not enough memory. Use fewer `disparities` or smaller images."
+
 
 class _Failure(click.ClickException):
     """A command could not do its work; the message is one sentence, or two with a hint."""
@@ -31,17 +33,15 @@ class _Failure(click.ClickException):
 
 
 class _Commands(click.Group):
-    """The commands; what goes wrong in the library is told in the options of the running one."""
+    """The commands; errors of the library are reported in terms of the running one's options."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except StereoError as error:
-            message, cause = str(error), error
-        except MemoryError as error:
-            message, cause = "Not enough memory. Use fewer `disparities` or smaller images.", error
-        command = self.commands[ctx.invoked_subcommand]
-        raise _Failure(with_flags(message, command)) from cause
+        except (StereoError, MemoryError) as error:
+            message = str(error) if isinstance(error, StereoError) else _OUT_OF_MEMORY
+            command = self.commands[str(ctx.invoked_subcommand)]
+            raise _Failure(with_flags(message, command)) from error
 
 
 @click.group(

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     "--model",
     "models",
     multiple=True,
-    metavar="[LABEL=]NAME|FILE",
-    help="Built-in model or .h5 file; may be repeated.  [default: the default model, unless other "
+    metavar="[LABEL=]NAME|FILE|DIR",
+    help="Built-in model, .h5 file or run folder; may be repeated.  [default: the default model, unless other "
     "methods are named]",
 )
 @click.option(

@@ -54,7 +54,11 @@ class _Size(click.ParamType):
 )
 @click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
 @click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
-@click.option("--init", metavar="NAME|FILE", help="Model to start from.  [default: random weights]")
+@click.option(
+    "--init",
+    metavar="NAME|FILE|DIR",
+    help="Model, or run folder, to start from.  [default: random weights]",
+)
 @click.option(
     "--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the data per stage."
 )
