@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     "models",
     multiple=True,
     metavar="[LABEL=]NAME|FILE|DIR",
-    help="Built-in model, .h5 file or run folder; may be repeated.  [default: the default model, unless other "
-    "methods are named]",
+    help="Built-in model, .h5 file or run folder; may be repeated.  [default: the default model, "
+    "unless other methods are named]",
 )
 @click.option(
     "--baseline",

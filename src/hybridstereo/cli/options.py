@@ -52,7 +52,7 @@ class CommaSeparated(click.ParamType):
     """Several values of one type, such as ``128,256``."""
 
     def __init__(self, item: click.ParamType) -> None:
-        self._item = item
+        self.item = item
         self.name = f"{item.name} list"
 
     def convert(
@@ -61,4 +61,4 @@ class CommaSeparated(click.ParamType):
         """Split at the commas and convert each part."""
         if isinstance(value, tuple):  # a default
             return value
-        return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
+        return tuple(self.item.convert(part.strip(), param, ctx) for part in value.split(","))
