@@ -4,82 +4,285 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import hybridstereo
 from hybridstereo import kernels
+from hybridstereo.kernels.backend import FAMILIES
 
 SOURCE = Path(hybridstereo.__file__).parent
 KERNELS = Path(kernels.__file__).parent
 
-# Lower layers first: a module may import from its own layer and from those before it.
-LAYERS = [
-    {"errors", "io", "metrics", "labels", "kernels", "synthetic"},
-    {"features", "edges", "crf", "correlation", "disparity"},
-    {"model"},
+# --- which modules there are, and what each may import ------------------------------------------
+
+# The lowest first.  A module may import from its own layer and from those above it in this list;
+# a package stands for all its modules.
+LAYERS = (
+    {"kernels"},
+    {"errors"},
+    {"io", "labels", "metrics", "charts", "tables"},
+    {"system", "synthetic"},
+    {"features", "correlation", "edges", "crf", "disparity"},  # the stages
+    {"model", "datasets"},
     {"models", "memory"},
-]
+    {"stereo"},
+    {"evaluation", "bench"},
+    {"training"},  # validates by the rules of the evaluation
+    {"cli"},
+    {"__main__", "__init__"},
+)
+LEAVES = {"errors", "io", "labels", "metrics", "charts", "tables"}
+"""These import nothing of ours but `errors`."""
 
+# The same inside kernels/, where the twins stand on the helpers of their engine.
+KERNEL_LAYERS = (
+    {"constants", "label_positions", "penalty", "backend"},
+    {"cpu", "cuda"},
+    {f"{stem}_{engine}" for stem in FAMILIES for engine in ("cpu", "cuda")},
+    {"__init__"},
+)
 
-def imported_modules(path: Path) -> set[str]:
-    """Absolute names of everything a file imports, relative imports resolved."""
-    package = ["hybridstereo"]
-    inside = path.relative_to(KERNELS if KERNELS in path.parents else SOURCE)
-    package += ["kernels"] if KERNELS in path.parents else []
-    package += inside.parts[:-1]
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *([node.module] if node.module else [])])
-            names |= {module} | {f"{module}.{alias.name}" for alias in node.names}
-    return names
+# Pairs of importer and imported, and why.
+UPWARD_IMPORTS: dict[tuple[str, str], str] = {}
+BETWEEN_ENGINES = {
+    ("optim_cuda", "optim_cpu"): "parameters may be on the host while a GPU computes",
+}
 
 
 def python_files() -> list[Path]:
     return sorted({*SOURCE.rglob("*.py"), *KERNELS.rglob("*.py")})
 
 
+def module_of(path: Path) -> str:
+    """``hybridstereo.io.images``; that of a package ends in ``__init__``."""
+    below_kernels = path.is_relative_to(KERNELS)
+    inside = path.relative_to(KERNELS if below_kernels else SOURCE).with_suffix("")
+    return ".".join(["hybridstereo", *(["kernels"] if below_kernels else []), *inside.parts])
+
+
+def imported_names(tree: ast.AST, module: str) -> set[str]:
+    """Absolute names of everything that ``module`` imports, relative imports resolved.
+
+    Imports inside functions and for type checkers count like all others.
+    """
+    package = module.split(".")[:-1]
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {f"{origin}.{alias.name}" for alias in node.names}
+    return names
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports_by_file() -> Iterator[tuple[Path, str, set[str]]]:
+    for path in python_files():
+        module = module_of(path)
+        yield path, module, imported_names(parsed(path), module)
+
+
+def level_of(layers: tuple[set[str], ...]) -> dict[str, int]:
+    return {name: level for level, layer in enumerate(layers) for name in layer}
+
+
+def direct_children(folder: Path) -> set[str]:
+    return {
+        path.stem
+        for path in folder.iterdir()
+        if path.suffix == ".py" or (path.is_dir() and any(path.rglob("*.py")))
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "layers"),
+    [
+        # In a checkout, kernels/ lies outside the package's folder.
+        (direct_children(SOURCE) | {"kernels"}, LAYERS),
+        (direct_children(KERNELS), KERNEL_LAYERS),
+    ],
+    ids=["package", "kernels"],
+)
+def test_every_module_is_known(there, layers):
+    listed = [name for layer in layers for name in layer]
+    assert len(listed) == len(set(listed)), "a name stands in two layers"
+    assert there - set(listed) == set(), "unknown: give it a layer"
+    assert set(listed) - there == set(), "missing: take it out of its layer"
+
+
+def upward_imports(
+    module: str, names: set[str], prefix: str, layers: tuple[set[str], ...]
+) -> set[tuple[str, str]]:
+    """Imports of a higher layer by ``module``; both as the children of the package ``prefix``."""
+    level = level_of(layers)
+    own = module.removeprefix(f"{prefix}.").split(".")[0]
+    found = set()
+    for name in names:
+        if name != prefix and not name.startswith(f"{prefix}."):
+            continue
+        child = name.removeprefix(prefix).removeprefix(".").split(".")[0]
+        # What is not a module is a name of the package itself.
+        if level.get(child, level["__init__"]) > level[own] and child != "__version__":
+            found.add((own, child))
+    return found
+
+
+def test_dependencies_point_down():
+    found = set()
+    for _, module, names in imports_by_file():
+        found |= upward_imports(module, names, "hybridstereo", LAYERS)
+    assert found == UPWARD_IMPORTS.keys()
+
+
+def test_dependencies_inside_kernels_point_down():
+    for _, module, names in imports_by_file():
+        if module.startswith("hybridstereo.kernels."):
+            prefix = "hybridstereo.kernels"
+            assert upward_imports(module, names, prefix, KERNEL_LAYERS) == set(), module
+
+
+def test_upward_imports_are_found():
+    tree = ast.parse("from .features import x\nfrom . import cli, __version__\nimport numpy")
+    names = imported_names(tree, "hybridstereo.labels")
+    assert upward_imports("hybridstereo.labels", names, "hybridstereo", LAYERS) == {
+        ("labels", "features"), ("labels", "cli"),
+    }  # fmt: skip
+    assert upward_imports("hybridstereo.cli.x", names, "hybridstereo", LAYERS) == set()
+
+
+def test_leaves_import_only_errors():
+    for _, module, names in imports_by_file():
+        own = module.split(".")[1]
+        if own in LEAVES:
+            ours = {name.split(".")[1] for name in names if name.startswith("hybridstereo.")}
+            assert ours <= {own, "errors"}, module
+
+
 def test_kernels_import_nothing_from_the_package():
-    for path in KERNELS.glob("*.py"):
-        ours = {x for x in imported_modules(path) if x.startswith("hybridstereo")}
-        assert all(x.startswith("hybridstereo.kernels") for x in ours), path
+    for _, module, names in imports_by_file():
+        if module.startswith("hybridstereo.kernels"):
+            ours = {name for name in names if name.startswith("hybridstereo")}
+            assert all(name.startswith("hybridstereo.kernels") for name in ours), module
+
+
+def engine_of(name: str) -> str | None:
+    """``cpu`` or ``cuda``, for a helper or a twin of that engine."""
+    return next((engine for engine in ("cpu", "cuda") if re.search(rf"(^|_){engine}$", name)), None)
+
+
+def test_engines_do_not_import_each_other():
+    found = set()
+    for _, module, names in imports_by_file():
+        own = module.removeprefix("hybridstereo.kernels.").split(".")[0]
+        for name in names:
+            child = name.removeprefix("hybridstereo.kernels.").split(".")[0]
+            if engine_of(own) and engine_of(child) and engine_of(own) != engine_of(child):
+                found.add((own, child))
+    assert found == BETWEEN_ENGINES.keys()
 
 
 def test_only_cudalib_imports_cuda():
     importers = {
-        path.name
-        for path in python_files()
-        if any(x.startswith(("numba.cuda", "numba_cuda")) for x in imported_modules(path))
+        module
+        for _, module, names in imports_by_file()
+        if any(name.startswith(("numba.cuda", "numba_cuda")) for name in names)
     }
-    assert importers == {"cudalib.py"}
+    assert importers == {"hybridstereo.kernels.cuda.cudalib"}
 
 
-def test_dependencies_point_down():
-    level = {name: i for i, layer in enumerate(LAYERS) for name in layer}
-    for path in SOURCE.rglob("*.py"):
-        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if own not in level:
-            continue
-        for module in imported_modules(path):
-            parts = module.split(".")
-            if parts[0] == "hybridstereo" and len(parts) > 1 and parts[1] != "__version__":
-                assert level.get(parts[1], 99) <= level[own], f"{path.name} imports {module}"
+# --- only the CLI talks to the user -------------------------------------------------------------
+
+STANDARD_STREAMS = {
+    "hybridstereo.io.disparity": "writes a map to '-'",
+}
+"""Modules outside cli/ that use standard output or standard error, and what for."""
+
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
-def test_leaves_import_no_stage():
-    for name in ("io", "metrics.py", "errors.py"):
-        path = SOURCE / name
-        for file in path.rglob("*.py") if path.is_dir() else [path]:
-            if not file.exists():
-                continue
-            ours = {x for x in imported_modules(file) if x.startswith("hybridstereo.")}
-            allowed = ("hybridstereo.errors", "hybridstereo.io")
-            assert all(x.startswith(allowed) for x in ours), file
+def library_files() -> Iterator[tuple[str, ast.Module]]:
+    """All modules but those of the command line."""
+    for path in python_files():
+        module = module_of(path)
+        if module.split(".")[1] not in ("cli", "__main__"):
+            yield module, parsed(path)
+
+
+def prints(tree: ast.AST) -> bool:
+    """Whether a module prints or touches the standard output streams."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id == "print":
+            return True
+        if isinstance(node, ast.Attribute) and node.attr in (
+            "stdout", "stderr", "__stdout__", "__stderr__"
+        ) and isinstance(node.value, ast.Name) and node.value.id == "sys":  # fmt: skip
+            return True
+    return False
+
+
+def spoken_strings(tree: ast.AST) -> list[str]:
+    """All texts but docstrings, which only readers of the source see."""
+    silent = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in silent
+    ]
+
+
+def names_flags(tree: ast.AST) -> bool:
+    return any(FLAG.search(text) for text in spoken_strings(tree))
+
+
+def test_only_the_cli_imports_click():
+    for module, tree in library_files():
+        assert not {n for n in imported_names(tree, module) if n.split(".")[0] == "click"}, module
+
+
+def test_only_the_cli_prints():
+    found = {module for module, tree in library_files() if prints(tree)}
+    assert found == STANDARD_STREAMS.keys()
+
+
+def test_only_the_cli_names_flags():
+    """Messages of the library name Python arguments in backticks; see `cli.text.with_flags`."""
+    found = {module for module, tree in library_files() if names_flags(tree)}
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("code", "talks", "flags"),
+    [
+        ("print('x')", True, False),
+        ("import sys; sys.stderr.write('x')", True, False),
+        ("import sys; sys.argv", False, False),
+        ("hint = 'Use --no-refine'", False, True),
+        ("hint = f'Use --threads {n}'", False, True),
+        ("hint = 'Use `threads`'; line = '-----'; range = '3--4'", False, False),
+        ("'''About --threads.'''\ndef f():\n    '''And --threads here.'''", False, False),
+    ],
+)
+def test_talking_is_found(code, talks, flags):
+    tree = ast.parse(code)
+    assert (prints(tree), names_flags(tree)) == (talks, flags)
+
+
+# --- nothing happens too early ------------------------------------------------------------------
 
 
 def run_python(code: str) -> str:
@@ -96,21 +299,24 @@ def test_help_loads_nothing_heavy():
     code = f"""
 import sys
 from hybridstereo.cli import cli
-try:
-    cli.main(["--help"])
-except SystemExit:
-    pass
+for command in ([], *([name] for name in cli.commands)):
+    try:
+        cli.main([*command, "--help"])
+    except SystemExit:
+        pass
 print([name for name in {heavy} if name in sys.modules])
 """
     assert run_python(code).splitlines()[-1] == "[]"
 
 
 def test_nothing_is_compiled_at_import():
-    code = """
+    modules = [module_of(path).removesuffix(".__init__") for path in python_files()]
+    code = f"""
+from importlib import import_module
 from numba.core import event
 with event.install_recorder("numba:compile") as recorder:
-    import hybridstereo.infer, hybridstereo.models.convert, hybridstereo.synthetic.write
-    import hybridstereo.evaluation.compare, hybridstereo.system, hybridstereo.training.run
+    for name in {[name for name in modules if not name.endswith(".__main__")]}:
+        import_module(name)
     from hybridstereo import kernels
     kernels.select("cpu")
 print(len(recorder.buffer))

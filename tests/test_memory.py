@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hybridstereo import memory
+from hybridstereo import memory, system
 from hybridstereo.errors import OutOfMemoryError
 from hybridstereo.models.census import census_model
 from hybridstereo.stereo import Stereo
@@ -22,7 +22,7 @@ def test_memory_in_store_counts_as_free(monkeypatch):
 
 def test_too_many_disparities_for_the_memory(sample_crop, monkeypatch):
     limit_memory(monkeypatch, 10_000_000)
-    with pytest.raises(OutOfMemoryError, match="Use `disparities="):
+    with pytest.raises(OutOfMemoryError, match="Use at most `disparities="):
         Stereo("census", "cpu").match(*sample_crop, disparities=100_000)
 
 
@@ -51,4 +51,4 @@ def test_memory_estimate_is_at_most_three_volumes_and_features():
     ("count", "text"), [(12, "12 B"), (1536, "1.5 kB"), (3 << 30, "3.0 GB"), (1 << 42, "4096.0 GB")]
 )
 def test_bytes_are_readable(count, text):
-    assert memory.format_bytes(count) == text
+    assert system.format_bytes(count) == text

@@ -23,8 +23,7 @@ from mdtable import markdown_table
 from hybridstereo.evaluation.compare import EvalOptions, evaluate_components, evaluate_dataset
 from hybridstereo.evaluation.results import Evaluation
 from hybridstereo.model import with_config
-from hybridstereo.models.zoo import SHIPPED, load_model, save_model
-from hybridstereo.training.stages import STAGES
+from hybridstereo.models.zoo import SHIPPED, STAGES, load_model, save_model
 
 ROOT = Path(__file__).parents[1]
 BASELINE = "sgbm-hh"

@@ -1,4 +1,8 @@
-"""Bar charts, drawn with OpenCV: no plotting package is needed for so little."""
+"""Charts drawn with OpenCV: so little needs no plotting package.
+
+`Canvas` and what follows it serve every chart, `bar_chart` is one.  All text is ASCII, because
+OpenCV's fonts have no more.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 Color = tuple[int, int, int]
+Point = tuple[float, float]
 
 # Distinguishable with every kind of colour vision (after Okabe and Ito), R, G, B.
 _PALETTE: tuple[Color, ...] = (
     (0, 114, 178), (230, 159, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (213, 94, 0),
 )  # fmt: skip
 _GREYS: tuple[Color, ...] = ((150, 150, 150), (190, 190, 190))
-_INK, _FAINT_INK, _GRID, _PAPER = (35, 35, 35), (110, 110, 110), (226, 226, 226), (255, 255, 255)
+INK, FAINT_INK, GRID, PAPER = (35, 35, 35), (110, 110, 110), (226, 226, 226), (255, 255, 255)
 
 # Drawn this many times larger and then reduced: smoother than OpenCV's own antialiasing.
 _OVERSAMPLING = 3
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 # Sizes in pixels of the finished picture; those of letters are heights of capitals.
-_WIDTH, _MARGIN = 1200, 36
-_TITLE, _TEXT, _SMALL = 17, 12, 11
+WIDTH, MARGIN = 1200, 36
+TITLE, TEXT, SMALL = 17, 12, 11
+LINE = 30  # from one line of text to the next
 _BAR, _BAR_GAP, _GROUP_GAP = 22, 4, 22
-_LINE = 30  # from one line of text to the next
+_LEGEND_GAP = 28
 _MOST_TICKS = 8
 
 
@@ -40,7 +46,7 @@ class Bar:
     spread: tuple[float, float] | None = None
 
 
-class _Canvas:
+class Canvas:
     """A white picture to draw on, in coordinates of the finished picture."""
 
     def __init__(self, width: int, height: int) -> None:
@@ -52,13 +58,27 @@ class _Canvas:
         x0, y0, x1, y1 = corners
         self._pixels[y0 : max(y1, y0 + 1), x0 : max(x1, x0 + 1)] = color
 
+    def line(self, points: Sequence[Point], color: Color, width: float) -> None:
+        """A line through all ``points``; less than two give none."""
+        if len(points) > 1:
+            # Four fractional bits keep a line smooth where its points are denser than pixels.
+            corners = np.rint(np.array(points) * (16 * _OVERSAMPLING)).astype(np.int32)
+            thickness = round(width * _OVERSAMPLING)
+            cv2.polylines(self._pixels, [corners], False, color, thickness, cv2.LINE_AA, 4)
+
+    def dot(self, x: float, y: float, radius: float, color: Color) -> None:
+        """A filled circle."""
+        centre = round(x * _OVERSAMPLING), round(y * _OVERSAMPLING)
+        radius = round(radius * _OVERSAMPLING)
+        cv2.circle(self._pixels, centre, radius, color, cv2.FILLED, cv2.LINE_AA)
+
     def text(
         self,
         x: float,
         baseline: float,
         words: str,
         size: int,
-        color: Color = _INK,
+        color: Color = INK,
         align: float = 0.0,
         bold: bool = False,
     ) -> None:
@@ -67,6 +87,13 @@ class _Canvas:
         left = x - align * text_width(words, size, bold)
         origin = round(left * _OVERSAMPLING), round(baseline * _OVERSAMPLING)
         cv2.putText(self._pixels, words, origin, _FONT, scale, color, thickness, cv2.LINE_AA)
+
+    def legend(self, x: float, baseline: float, colors: Mapping[str, Color]) -> None:
+        """The names of series on one line, each after a square in its colour."""
+        for name, color in colors.items():
+            self.box(x, baseline - TEXT, x + TEXT, baseline, color)
+            self.text(x + TEXT + 8, baseline, name, TEXT)
+            x += legend_width(name)
 
     def finished(self) -> NDArray[np.uint8]:
         """The picture in its final size."""
@@ -78,7 +105,7 @@ class _Canvas:
 
 def _font(size: int, bold: bool) -> tuple[float, int]:
     """Scale and stroke width, for the enlarged picture, of letters ``size`` pixels high."""
-    thickness = round((2.2 if bold else 1.3) * _OVERSAMPLING * size / _TEXT)
+    thickness = round((2.2 if bold else 1.3) * _OVERSAMPLING * size / TEXT)
     return cv2.getFontScaleFromHeight(_FONT, size * _OVERSAMPLING, thickness), thickness
 
 
@@ -89,6 +116,11 @@ def text_width(words: str, size: int, bold: bool = False) -> float:
     return width / _OVERSAMPLING
 
 
+def legend_width(series: str) -> float:
+    """Width of a name in a legend, with its square and the gap to the next one."""
+    return TEXT + 8 + text_width(series, TEXT) + _LEGEND_GAP
+
+
 def ticks(largest: float) -> list[float]:
     """Round numbers from 0 to just beyond ``largest``."""
     power = 10.0 ** math.floor(math.log10(largest / _MOST_TICKS))
@@ -96,7 +128,7 @@ def ticks(largest: float) -> list[float]:
     return [step * index for index in range(math.ceil(largest / step) + 1)]
 
 
-def _number(value: float) -> str:
+def format_number(value: float) -> str:
     """Three significant digits, or all digits of a large number."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -112,22 +144,18 @@ def _series_colors(bars: Sequence[Bar], references: Collection[str]) -> dict[str
     }
 
 
-def _legend_width(series: str) -> float:
-    return _TEXT + 8 + text_width(series, _TEXT) + 28
-
-
 def _legend_lines(names: Sequence[str]) -> list[list[str]]:
     """Break the legend into lines that fit."""
     lines: list[list[str]] = [[]]
     for name in names:
-        if lines[-1] and sum(map(_legend_width, [*lines[-1], name])) > _WIDTH - 2 * _MARGIN:
+        if lines[-1] and sum(map(legend_width, [*lines[-1], name])) > WIDTH - 2 * MARGIN:
             lines.append([])
         lines[-1].append(name)
     return lines
 
 
 def _draw_bar(
-    canvas: _Canvas, bar: Bar, top: float, position: Callable[[float], float], color: Color
+    canvas: Canvas, bar: Bar, top: float, position: Callable[[float], float], color: Color
 ) -> None:
     """The bar, a thin line over its spread, and its value in figures."""
     # However small the value, its colour shows.
@@ -136,14 +164,14 @@ def _draw_bar(
     if bar.spread is not None:
         low, high = map(position, bar.spread)
         middle, cap = top + _BAR / 2, _BAR / 5
-        canvas.box(low, middle - 0.7, high, middle + 0.7, _INK)
+        canvas.box(low, middle - 0.7, high, middle + 0.7, INK)
         for x in (low, high):
-            canvas.box(x - 0.7, middle - cap, x + 0.7, middle + cap, _INK)
+            canvas.box(x - 0.7, middle - cap, x + 0.7, middle + cap, INK)
         end = max(end, high)
-    number = _number(bar.value)
+    number = format_number(bar.value)
     # On paper of its own, so that no grid line crosses the figures.
-    canvas.box(end + 5, top + 2, end + 11 + text_width(number, _SMALL), top + _BAR - 2, _PAPER)
-    canvas.text(end + 8, top + (_BAR + _SMALL) / 2, number, _SMALL)
+    canvas.box(end + 5, top + 2, end + 11 + text_width(number, SMALL), top + _BAR - 2, PAPER)
+    canvas.text(end + 8, top + (_BAR + SMALL) / 2, number, SMALL)
 
 
 def bar_chart(
@@ -158,7 +186,7 @@ def bar_chart(
     Parameters
     ----------
     title, subtitle
-        The two lines on top; ASCII, like all text, because OpenCV's fonts have no more.
+        The two lines on top.
     groups
         Label of each group -> its bars, from top to bottom; at least one value above zero.
     unit
@@ -177,36 +205,33 @@ def bar_chart(
     ends = [bar.spread[1] if bar.spread else bar.value for bar in bars]
     marks = ticks(max(ends))
 
-    left = _MARGIN + max(text_width(label, _TEXT) for label in groups) + 14
+    left = MARGIN + max(text_width(label, TEXT) for label in groups) + 14
     # Room for the value written behind the longest bar.
-    right = _WIDTH - _MARGIN - max(text_width(_number(bar.value), _SMALL) for bar in bars)
-    top = _MARGIN + _TITLE + (1 + len(legend)) * _LINE + 20
+    right = WIDTH - MARGIN - max(text_width(format_number(bar.value), SMALL) for bar in bars)
+    top = MARGIN + TITLE + (1 + len(legend)) * LINE + 20
     bottom = top + sum(len(group) * (_BAR + _BAR_GAP) + _GROUP_GAP for group in groups.values())
-    canvas = _Canvas(_WIDTH, bottom + 3 * _LINE)
+    canvas = Canvas(WIDTH, bottom + 3 * LINE)
 
-    canvas.text(_MARGIN, _MARGIN + _TITLE, title, _TITLE, bold=True)
-    canvas.text(_MARGIN, _MARGIN + _TITLE + _LINE, subtitle, _TEXT, _FAINT_INK)
+    canvas.text(MARGIN, MARGIN + TITLE, title, TITLE, bold=True)
+    canvas.text(MARGIN, MARGIN + TITLE + LINE, subtitle, TEXT, FAINT_INK)
     for row, line in enumerate(legend):
-        x, baseline = float(_MARGIN), _MARGIN + _TITLE + (row + 2) * _LINE + 2
-        for series in line:
-            canvas.box(x, baseline - _TEXT, x + _TEXT, baseline, colors[series])
-            canvas.text(x + _TEXT + 8, baseline, series, _TEXT)
-            x += _legend_width(series)
+        baseline = MARGIN + TITLE + (row + 2) * LINE + 2
+        canvas.legend(MARGIN, baseline, {series: colors[series] for series in line})
 
     def position(value: float) -> float:
         return left + (right - left) * value / marks[-1]
 
     for mark in marks:
-        canvas.box(position(mark), top, position(mark) + 1, bottom, _GRID)
-        canvas.text(position(mark), bottom + 22, _number(mark), _SMALL, _FAINT_INK, align=0.5)
-    canvas.text((left + right) / 2, bottom + 22 + _LINE, unit, _TEXT, _FAINT_INK, align=0.5)
+        canvas.box(position(mark), top, position(mark) + 1, bottom, GRID)
+        canvas.text(position(mark), bottom + 22, format_number(mark), SMALL, FAINT_INK, align=0.5)
+    canvas.text((left + right) / 2, bottom + 22 + LINE, unit, TEXT, FAINT_INK, align=0.5)
     y = top + _GROUP_GAP / 2
     for label, group in groups.items():
         height = len(group) * (_BAR + _BAR_GAP) - _BAR_GAP
-        canvas.text(left - 12, y + (height + _TEXT) / 2, label, _TEXT, align=1.0)
+        canvas.text(left - 12, y + (height + TEXT) / 2, label, TEXT, align=1.0)
         for bar in group:
             _draw_bar(canvas, bar, y, position, colors[bar.series])
             y += _BAR + _BAR_GAP
         y += _GROUP_GAP
-    canvas.box(left - 1.5, top, left, bottom, _FAINT_INK)
+    canvas.box(left - 1.5, top, left, bottom, FAINT_INK)
     return canvas.finished()

@@ -1,30 +1,60 @@
-"""`hstereo info`: what is installed, what the machine offers, which models there are."""
+"""The machine: processor, memory, GPUs, and the versions of what is installed."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
+import sys
 from pathlib import Path
 
 from . import __version__, kernels
 from .kernels.cuda.cudalib import probe
-from .memory import available_memory, format_bytes, total_memory
-from .model import PROVENANCE
-from .models.zoo import DEFAULT_MODEL, available_models, load_model
 
 _PACKAGES = ("numba", "llvmlite", "numpy", "opencv-python", "click", "h5py", "threadpoolctl")
 
 
 def cpu_name() -> str:
-    """The processor's marketing name where the system tells, else its architecture."""
+    """The processor's product name where the system reports it, else its architecture."""
+    return _proc_entry("cpuinfo", "model name") or platform.processor() or platform.machine()
+
+
+def available_memory() -> int | None:
+    """Bytes that can be allocated without swapping, or None where the system does not say.
+
+    This is the smallest of the limits set by the kernel, the control group (in containers) and the
+    process itself.
+    """
+    candidates = [_kernel_available(), _cgroup_available(), _limit_available()]
+    known = [x for x in candidates if x is not None]
+    return min(known) if known else None
+
+
+def total_memory() -> int | None:
+    """Bytes of physical memory, or None where the system does not say."""
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def peak_memory() -> int | None:
+    """The largest resident size of this process so far, in bytes; None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def format_bytes(count: float) -> str:
+    """1536 -> '1.5 kB', in powers of 1024, as free(1) counts."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1024 or unit == "GB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
 
 
 def package_version(name: str) -> str:
@@ -36,18 +66,8 @@ def package_version(name: str) -> str:
 
 
 def collect_info() -> dict[str, object]:
-    """Everything that `hstereo info` shows, ready for JSON."""
+    """What `hstereo info` says about the installation and the machine, ready for JSON."""
     cuda = probe()
-    models = {}
-    for name in available_models():
-        model = load_model(name)
-        models[name] = {
-            "description": model.config.description,
-            "layers": len(model.unary),
-            "parameters": model.parameter_count,
-            **{name: getattr(model.config, name) for name in PROVENANCE},
-            "default": name == DEFAULT_MODEL,
-        }
     return {
         "hybridstereo": __version__,
         "python": platform.python_version(),
@@ -65,49 +85,55 @@ def collect_info() -> dict[str, object]:
             "reason": cuda.reason,
             "fix": cuda.fix,
         },
-        "models": models,
     }
 
 
-def _about(name: str, model: dict) -> list[str]:
-    """The lines about a model: what it is, and where it comes from if that is known."""
-    default = " (default)" if model["default"] else ""
-    lines = [
-        f"{name}{default}: {model['description']};"
-        f" {model['layers']} layers, {model['parameters']:,} parameters"
-    ]
-    if model["trained_on"]:
-        lines.append(f"  trained on {model['trained_on']} ({model['trained_date']})")
-    if model["validation"]:
-        lines.append(f"  on scenes it never saw: {model['validation']}")
-    if model["licence"]:
-        lines.append(f"  {model['licence']}")
-    return lines
+def _proc_entry(file: str, key: str) -> str | None:
+    """The first value of ``key`` in a file of Linux's /proc; None on other systems."""
+    try:
+        lines = Path("/proc", file).read_text().splitlines()
+    except OSError:
+        return None
+    entries = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in entries if name.strip() == key), None)
 
 
-def format_info(info: dict) -> str:
-    """`collect_info` as aligned text."""
-    memory = info["memory"]
-    sizes = [
-        f"{format_bytes(memory[key])} {word}"
-        for key, word in (("total_bytes", "in all"), ("available_bytes", "available"))
-        if memory[key] is not None
-    ]
-    cuda = info["cuda"]
-    rows = [
-        ("hybridstereo", info["hybridstereo"]),
-        ("python", f"{info['python']} on {info['platform']}"),
-        ("packages", ", ".join(f"{k} {v}" for k, v in info["packages"].items())),
-        ("cpu", f"{info['cpu']['name']}, {info['cpu']['cores']} cores"),
-        ("threads", f"{info['cpu']['threads']} (change with --threads or NUMBA_NUM_THREADS)"),
-        ("memory", ", ".join(sizes) or "unknown"),
-    ]
-    if cuda["devices"]:
-        rows.append(("cuda devices", "; ".join(cuda["devices"])))
-    rows.append(("cuda", "usable" if cuda["usable"] else f"not usable: {cuda['reason']}"))
-    if not cuda["usable"]:
-        rows.append(("", f"{cuda['fix']}."))
-    about = [line for name, model in info["models"].items() for line in _about(name, model)]
-    rows += [("" if index else "models", line) for index, line in enumerate(about)]
-    width = max(len(label) for label, _ in rows)
-    return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+def _read_number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):  # absent, or "max"
+        return None
+
+
+def _kernel_available() -> int | None:
+    kilobytes = _proc_entry("meminfo", "MemAvailable")
+    return total_memory() if kilobytes is None else int(kilobytes.split()[0]) * 1024
+
+
+def _cgroup_available() -> int | None:
+    for limit, usage in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        allowed, used = _read_number(limit), _read_number(usage)
+        if allowed is not None and used is not None:
+            return max(allowed - used, 0)
+    return None
+
+
+def _limit_available() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return None
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return limit
+    return max(limit - pages * os.sysconf("SC_PAGE_SIZE"), 0)

@@ -175,7 +175,7 @@ def test_too_many_disparities(capsys, pair):
     assert_one_sentence(
         *run(capsys, "infer", *pair, "--disparities", 10**9, "-o", "x.pfm"),
         "memory",
-        "--disparities",
+        "Use at most --disparities ",
     )
 
 
@@ -195,6 +195,17 @@ def test_no_cuda(capsys, pair):
 
 def test_unknown_model(capsys, pair):
     assert_one_sentence(*run(capsys, "infer", *pair, "--model", "best"), "census")
+
+
+def test_run_folder_as_model(capsys, pair, tmp_path):
+    from hybridstereo.models.zoo import BEST_MODEL, load_model, save_model
+
+    (tmp_path / "run").mkdir()
+    arguments = ["infer", *pair, "--disparities", 8, "-o", tmp_path / "d.npy", "--model"]
+    assert_one_sentence(*run(capsys, *arguments, tmp_path / "run"), "run", BEST_MODEL)
+    save_model(tmp_path / "run" / BEST_MODEL, load_model("census"))
+    code, _, err = run(capsys, *arguments, tmp_path / "run")
+    assert code == 0, err
 
 
 def test_damaged_model(capsys, pair, tmp_path):

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import io
+import os
 
+import click
 import pytest
 
-from hybridstereo.cli.progress import TextReporter, format_duration, reporter_for
+from hybridstereo.cli import progress as progress_module
+from hybridstereo.cli.progress import Progress, format_duration
+from hybridstereo.cli.training_progress import TrainingProgress
 
 
 class Terminal(io.StringIO):
@@ -14,6 +18,15 @@ class Terminal(io.StringIO):
 
 ENTRY = {"cross_entropy": 2.5}
 FIGURES = {"bad1": 12.0, "bad2": 8.0}
+TRAIN = click.Command("train", params=[click.Option(["--lr"])])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that only moves when told to."""
+    now = [1000.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
+    return now
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (65.4, "1:05"), (3725, "1:02:05")])
@@ -21,9 +34,10 @@ def test_durations(seconds, text):
     assert format_duration(seconds) == text
 
 
-def test_plain_lines_are_few(monkeypatch):
+def test_plain_lines_are_few():
     stream = io.StringIO()
-    with reporter_for(stream) as reporter:
+    with Progress(stream) as progress:
+        reporter = TrainingProgress(progress, TRAIN)
         for step in range(1, 101):
             reporter.step("unary", step, 100, step / 100, ENTRY)
         reporter.validation("unary", 100, FIGURES, True)
@@ -35,15 +49,87 @@ def test_plain_lines_are_few(monkeypatch):
     assert "\x1b" not in stream.getvalue()
 
 
+def test_plain_lines_come_at_intervals(clock):
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        for done in range(8):
+            progress.advance(done / 8, f"{done}/8 scene")
+            clock[0] += 7
+    assert stream.getvalue().splitlines() == [
+        "0/8 scene",
+        "3/8 scene  0:35 left",
+        "6/8 scene  0:14 left",
+    ]
+
+
+def test_time_left_is_that_of_the_part(clock):
+    stream = Terminal()
+    with Progress(stream) as progress:
+        for part in ("first", "second"):
+            progress.advance(0.2, part, part)
+            clock[0] += 10
+            progress.advance(0.6, part, part)
+            clock[0] += 1000
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert shown[1].endswith("] first")
+    assert shown[2].endswith("] first  0:10 left")
+    assert shown[4].endswith("] second  0:10 left")
+
+
 def test_terminal_shows_one_line_that_updates():
     stream = Terminal()
-    reporter = TextReporter(stream)
-    for step in (1, 2):
-        reporter.step("joint", step, None, step / 4, {"hinge": 1.0})
-    shown = stream.getvalue()
-    assert "\n" not in shown
-    assert shown.count("\r\x1b[K[") == 2
-    assert "[##########----------] joint 2  hinge 1.0000" in shown
-    reporter.message("hello")
-    reporter.clear()
+    with Progress(stream) as progress:
+        reporter = TrainingProgress(progress, TRAIN)
+        for step in (1, 2):
+            reporter.step("joint", step, None, step / 4, {"hinge": 1.0})
+        shown = stream.getvalue()
+        assert "\n" not in shown
+        assert shown.count("\r\x1b[K[") == 2
+        assert "[##########----------] joint 2  hinge 1.0000" in shown
+        reporter.message("hello")
     assert stream.getvalue().endswith("\r\x1b[Khello\n\r\x1b[K")
+
+
+def test_long_lines_are_cut_to_the_terminal(monkeypatch):
+    monkeypatch.setattr(
+        progress_module.shutil, "get_terminal_size", lambda: os.terminal_size((40, 24))
+    )
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress.advance(0.5, "x" * 100)
+    assert len(stream.getvalue().split("\r\x1b[K")[1]) == 39
+
+
+def test_stages_are_shown_on_a_terminal_only():
+    for stream, expected in ((io.StringIO(), ""), (Terminal(), "\r\x1b[Kunary cnn ...\r\x1b[K")):
+        with Progress(stream) as progress:
+            progress.stage("unary_cnn")
+        assert stream.getvalue() == expected
+
+
+def test_line_is_cleared_after_a_failure():
+    stream = Terminal()
+    progress = Progress(stream)
+    progress.stage("crf")
+    with pytest.raises(KeyboardInterrupt), progress:
+        raise KeyboardInterrupt
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_validation_error_stays_beside_the_steps_of_its_stage():
+    stream = Terminal()
+    with Progress(stream) as progress:
+        reporter = TrainingProgress(progress, TRAIN)
+        reporter.validation("unary", 1, FIGURES, False)
+        reporter.step("unary", 2, 4, 0.5, ENTRY)
+        reporter.step("joint", 1, 4, 0.25, {"hinge": 1.0})
+    shown = stream.getvalue().split("\r\x1b[K")
+    assert "bad1 12.00 %" in shown[2]
+    assert "bad1" not in shown[3]
+
+
+def test_messages_of_a_run_name_the_options_of_the_command():
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        TrainingProgress(progress, TRAIN).message("Use a smaller `lr`")
+    assert stream.getvalue() == "Use a smaller --lr\n"

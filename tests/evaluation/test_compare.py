@@ -20,8 +20,7 @@ from hybridstereo.evaluation.compare import EvalOptions, build_methods, evaluate
 from hybridstereo.io.disparity import read_disparity, write_disparity
 from hybridstereo.io.volumes import read_volume
 from hybridstereo.models.convert import convert
-from hybridstereo.models.zoo import DEFAULT_MODEL, load_model, save_model
-from hybridstereo.training.runfolder import RunFolder
+from hybridstereo.models.zoo import DEFAULT_MODEL, load_model, save_model, stage_model
 
 
 @pytest.fixture
@@ -99,7 +98,10 @@ def test_one_damaged_scene_exits_with_3(capsys, middlebury):
     assert re.search(r"^Teddy +bm +\d", out, re.M)
     assert re.search(r"^Pipes +bm +failed", out, re.M)
     assert "im1.png" in out
-    assert err.splitlines()[-1] == "hstereo: 1 of 2 failed."
+    # The default model stands beside the baseline.
+    assert re.search(r"^Teddy +general +\d", out, re.M)
+    assert re.search(r"^Pipes +general +failed", out, re.M)
+    assert err.splitlines()[-1] == "hstereo: 2 of 4 failed."
 
 
 def test_volumes_of_a_folder(capsys, middlebury, tmp_path):
@@ -134,7 +136,7 @@ def test_components_of_a_run(capsys, middlebury, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     for stage in ("unary", "crf"):
-        save_model(RunFolder(folder).stage_model(stage), load_model("census"))
+        save_model(stage_model(folder, stage), load_model("census"))
     arguments = [
         "eval", "middlebury", "--root", middlebury, "--components", "--model", folder,
         "--baseline", "bm", "--limit", 1,

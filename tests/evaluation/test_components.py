@@ -17,9 +17,8 @@ from hybridstereo.evaluation.results import Evaluation, MethodInfo
 from hybridstereo.features import ConvLayer
 from hybridstereo.model import StereoModel
 from hybridstereo.models.census import census_model
-from hybridstereo.models.zoo import save_model
+from hybridstereo.models.zoo import save_model, stage_model
 from hybridstereo.stereo import MatchOptions
-from hybridstereo.training.runfolder import RunFolder
 
 
 def model(layers: int) -> StereoModel:
@@ -32,7 +31,7 @@ def run_folder(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     for stage in ("unary", "crf", "joint"):
-        save_model(RunFolder(folder).stage_model(stage), model(3))
+        save_model(stage_model(folder, stage), model(3))
     return folder
 
 

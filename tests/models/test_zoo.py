@@ -12,8 +12,16 @@ from hybridstereo.io.images import read_pair
 from hybridstereo.io.mask import read_mask
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import PROVENANCE
-from hybridstereo.models.zoo import DEFAULT_MODEL, SHIPPED, available_models, load_model, save_model
+from hybridstereo.models.zoo import (
+    BEST_MODEL,
+    DEFAULT_MODEL,
+    SHIPPED,
+    available_models,
+    load_model,
+    save_model,
+)
 from hybridstereo.stereo import Stereo
+from hybridstereo.training.runfolder import RunFolder
 
 
 def test_default_model_is_available():
@@ -89,3 +97,27 @@ def test_saved_model_is_the_same(tmp_path):
     for a, b in zip(model.unary, again.unary, strict=True):
         np.testing.assert_array_equal(a.weight, b.weight)
         np.testing.assert_array_equal(a.bias, b.bias)
+
+
+def test_path_objects_are_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_model(Path("m.h5"), load_model("census"))
+    assert load_model(Path("m.h5")).config == load_model("census").config
+    with pytest.raises(ModelError, match="There is no model 'census'"):
+        load_model(Path("census"))
+
+
+def test_folder_of_a_run_stands_for_its_best_model(tmp_path):
+    save_model(tmp_path / BEST_MODEL, load_model("census"))
+    save_model(tmp_path / "last.h5", load_model(DEFAULT_MODEL))
+    for name in (tmp_path, str(tmp_path), f"{tmp_path}/"):
+        assert load_model(name).config == load_model("census").config
+
+
+def test_folder_without_a_model(tmp_path):
+    with pytest.raises(ModelError, match=r"holds no model: it has no best\.h5\. Give the folder"):
+        load_model(tmp_path)
+
+
+def test_training_writes_the_best_model_where_it_is_looked_for(tmp_path):
+    assert RunFolder(tmp_path).best.name == BEST_MODEL

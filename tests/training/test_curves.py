@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hybridstereo.charts import Canvas
 from hybridstereo.io.images import read_image
 from hybridstereo.training.curves import plot_curves
 
@@ -29,3 +30,17 @@ def test_picture_has_curves_in_their_colours(tmp_path):
 def test_empty_log_gives_an_empty_plot(tmp_path):
     plot_curves([], tmp_path / "curves.png")
     assert read_image(tmp_path / "curves.png").mean() > 0.9
+
+
+def test_stages_too_short_for_their_names_share_a_label(tmp_path, monkeypatch):
+    """The search of stage crf takes no steps, so that the next stage begins at the same place."""
+    drawn = []
+    monkeypatch.setattr(
+        Canvas, "text", lambda self, x, y, words, *rest, **more: drawn.append(words)
+    )
+    between = {"kind": "validation", "stage": "crf", "step": 0, "bad1": 30.0}
+    log = entries()
+    plot_curves([*log[:63], between, *log[63:]], tmp_path / "curves.png")
+    assert "unary" in drawn
+    assert "crf, joint" in drawn
+    assert "joint" not in drawn

@@ -105,7 +105,7 @@ def test_stages_change_what_they_should(options, tmp_path):
 def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 10_000)
     monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
-    with pytest.raises(OutOfMemoryError, match=r"A training step on .* Use --crop"):
+    with pytest.raises(OutOfMemoryError, match=r"A training step on .* Use a smaller `crop`"):
         train(replace(options, stage="unary"), tmp_path / "run")
 
 
@@ -216,7 +216,7 @@ def test_divergence_keeps_the_last_good_checkpoint(options, tmp_path, monkeypatc
         return replace(step, loss=float("nan")) if len(calls) == 5 else step
 
     monkeypatch.setattr(stages, "unary_step", poisoned)
-    with pytest.raises(TrainingDivergedError, match=r"diverged at step 4.*smaller --lr"):
+    with pytest.raises(TrainingDivergedError, match=r"diverged at step 4.*smaller `lr`"):
         train(replace(options, stage="unary"), tmp_path / "run")
     stored = read_weights(tmp_path / "run/last.h5")
     assert stored.config["position_step"] == 4
@@ -225,7 +225,7 @@ def test_divergence_keeps_the_last_good_checkpoint(options, tmp_path, monkeypatc
 def test_run_folder_is_not_overwritten(options, tmp_path):
     options = replace(options, stage="unary")
     train(options, tmp_path / "run")
-    with pytest.raises(OutputError, match="--resume"):
+    with pytest.raises(OutputError, match="`resume`"):
         train(options, tmp_path / "run")
 
 
@@ -235,7 +235,7 @@ def test_resume_without_a_run(tmp_path):
 
 
 def test_later_stage_needs_a_start(options, tmp_path):
-    with pytest.raises(InputError, match="--init"):
+    with pytest.raises(InputError, match="`init`"):
         train(replace(options, stage="joint"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -13,10 +13,11 @@ import numpy as np
 from .. import kernels
 from ..features import ConvLayer
 from ..kernels import Backend
-from ..memory import inference_memory, peak_memory, require_memory
+from ..memory import inference_memory, require_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
 from ..stereo import Stereo, open_backend
 from ..synthetic import SceneOptions, generate_scene
+from ..system import peak_memory
 from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
 from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Setting, Timing
 from .work import MachinePeaks, count_work

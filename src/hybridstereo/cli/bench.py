@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from .options import CommaSeparated, device_option, stage_printer, threads_option
+from .options import CommaSeparated, announce_device, device_option, threads_option
+from .progress import Progress
 
 
 @click.command(short_help="Time every stage: the paper's table for this machine.")
@@ -90,11 +91,9 @@ def bench(
 
     if plot is not None:
         check_image_output(plot)
-    show, clear = stage_printer()
-    try:
-        report = run(BenchOptions(size or "kitti", width, height, **options), show)
-    finally:
-        clear()
+    announce_device(options["device"])
+    with Progress() as progress:
+        report = run(BenchOptions(size or "kitti", width, height, **options), progress.stage)
     if plot is not None:
         write_image(plot, draw_report(report))
     if as_json:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .exits import EXIT_INCOMPLETE
-from .options import CommaSeparated, device_option, iterations_option, refine_option, threads_option
+from .options import (
+    CommaSeparated,
+    announce_device,
+    device_option,
+    iterations_option,
+    refine_option,
+    threads_option,
+)
+from .progress import Progress
+from .text import say, with_flags
 
 if TYPE_CHECKING:
     from ..evaluation.compare import Comparison, EvalOptions
     from ..evaluation.components import ComponentTable
-    from ..evaluation.results import Sink
+    from ..evaluation.results import Evaluation, Sink
     from ..evaluation.runner import OnRun
 
 
@@ -157,7 +166,7 @@ def evaluate(
     sinks = _sinks(report)
     mask_path = None if mask is None else Path(mask)
     table = None
-    with _Progress() as progress:
+    with Progress() as progress:
         if len(targets) == 2:
             from ..evaluation.compare import evaluate_file
 
@@ -166,11 +175,11 @@ def evaluate(
             from ..evaluation.compare import evaluate_folders
 
             compared = evaluate_folders(
-                Path(gt), eval_options, mask_path, rules, sinks, progress.show
+                Path(gt), eval_options, mask_path, rules, sinks, _shown_on(progress)
             )
         else:
             compared, table = _dataset(
-                targets[0], roots, eval_options, components, sinks, progress.show
+                targets[0], roots, eval_options, components, sinks, _shown_on(progress)
             )
     _print(compared, table, as_json, as_csv)
     if report is not None:
@@ -196,9 +205,9 @@ def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as
     from ..evaluation.components import components_as_dict, format_components
     from ..evaluation.tables import as_dict, format_csv, format_text
 
-    evaluation = compared.evaluation
+    evaluation = _in_flags(compared.evaluation)
     for warning in compared.warnings:
-        click.echo(f"hstereo: {warning}.", err=True)
+        say(f"hstereo: {warning}.")
     if as_json:
         shown = as_dict(evaluation)
         if table is not None:
@@ -212,6 +221,25 @@ def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as
             click.echo("\n" + format_components(evaluation, table, evaluation.primary))
 
 
+def _in_flags(evaluation: Evaluation) -> Evaluation:
+    """The same evaluation, with its errors worded for the command line."""
+    command = click.get_current_context().command
+    results = [
+        result if result.error is None else replace(result, error=with_flags(result.error, command))
+        for result in evaluation.results
+    ]
+    return replace(evaluation, results=results)
+
+
+def _shown_on(progress: Progress) -> OnRun:
+    """Show each run of a method on a scene when it begins."""
+
+    def show(done: int, total: int, scene: str, method: str) -> None:
+        progress.advance(done / total, f"{done}/{total} {scene}, {method}")
+
+    return show
+
+
 def _submit(
     context: click.Context,
     targets: tuple[str, ...],
@@ -220,21 +248,22 @@ def _submit(
     options: EvalOptions,
 ) -> None:
     benchmark, folder = submission
+    announce_device(options.device)
     if targets not in ((), (benchmark,)):
         raise click.UsageError(f"--submission {benchmark} needs no other DATASET.")
     if len(roots) != 1:
         raise click.UsageError("--submission needs one --root DIR.")
     from ..evaluation.compare import submit
 
-    with _Progress() as progress:
+    with Progress() as progress:
         root = roots[0].removeprefix(f"{benchmark}=")
-        written = submit(benchmark, Path(root), Path(folder), options, progress.show)
+        written = submit(benchmark, Path(root), Path(folder), options, _shown_on(progress))
     for warning in written.warnings:
-        click.echo(f"hstereo: {warning}.", err=True)
+        say(f"hstereo: {warning}.")
     for path in written.files:
         click.echo(path)
     for scene, problem in written.failures:
-        click.echo(f"hstereo: {scene} failed: {problem}", err=True)
+        say(f"hstereo: {scene} failed: {problem}")
     if written.failures:
         context.exit(EXIT_INCOMPLETE)
 
@@ -261,34 +290,13 @@ def _dataset(
     options: EvalOptions,
     components: bool,
     sinks: list[Sink],
-    progress: OnRun,
+    on_run: OnRun,
 ) -> tuple[Comparison, ComponentTable | None]:
     from ..datasets import parse_roots
     from ..evaluation.compare import evaluate_components, evaluate_dataset
 
+    announce_device(options.device)
+
     if components:
-        return evaluate_components(name, parse_roots(roots), options, sinks, progress)
-    return evaluate_dataset(name, parse_roots(roots), options, sinks, progress), None
-
-
-class _Progress:
-    """One line that updates itself on a terminal, a line per scene elsewhere."""
-
-    def __init__(self) -> None:
-        self._terminal = sys.stderr.isatty()
-        self._scene = ""
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._terminal:
-            click.echo("\r\x1b[K", nl=False, err=True)
-
-    def show(self, done: int, total: int, scene: str, method: str) -> None:
-        """Say what begins."""
-        if self._terminal:
-            click.echo(f"\r\x1b[K{done}/{total} {scene}, {method} ...", nl=False, err=True)
-        elif scene != self._scene:
-            click.echo(f"{done}/{total} {scene}", err=True)
-        self._scene = scene
+        return evaluate_components(name, parse_roots(roots), options, sinks, on_run)
+    return evaluate_dataset(name, parse_roots(roots), options, sinks, on_run), None

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import InputError
 from .options import (
     announce_device,
     device_option,
     iterations_option,
     refine_option,
-    stage_printer,
     threads_option,
 )
+from .progress import Progress
 
 if TYPE_CHECKING:
     from ..stereo import MatchOptions, Stereo, StereoResult
@@ -130,8 +131,9 @@ def infer(
     if right is None and volume is None:
         raise click.UsageError("Missing argument 'RIGHT': only --volume works without it.")
     if volume is not None and (options["disparities"] is not None or options["paper_labels"]):
-        raise click.UsageError(
-            "A cost volume has a fixed number of labels: leave out --disparities, --paper-labels."
+        raise InputError(
+            "A cost volume has a fixed number of labels",
+            "Leave out `disparities` and `paper_labels`",
         )
     if output is None:
         output, default_color = _default_outputs(left)
@@ -143,22 +145,23 @@ def infer(
 
     _check_outputs(output, color, save_volume, save_volume_crf)
     stereo = Stereo(model, device, threads)
-    announce_device(device, stereo.backend)
+    announce_device(device)
     settings = MatchOptions(**options)
     method = settings.method or stereo.model.config.method
     if save_volume_crf is not None and method != "crf":
-        raise click.UsageError("There are no costs after the CRF with --method argmax.")
+        raise InputError(
+            "There are no costs after the CRF with `method=argmax`",
+            "Use `method=crf` or leave out `save_volume_crf`",
+        )
     wants_volumes = save_volume is not None or save_volume_crf is not None
-    show, clear = stage_printer()
-    try:
+    with Progress() as progress:
+        show = progress.stage
         if volume is None:
             result = stereo.match(
                 left, str(right), **vars(settings), volumes=wants_volumes, on_stage=show
             )
         else:
             result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
-    finally:
-        clear()
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -254,7 +257,8 @@ def _report(
     stereo: Stereo, result: StereoResult, model: str, method: str, outputs: dict[str, str]
 ) -> dict[str, object]:
     """The object that ``--json`` prints."""
-    from ..memory import inference_memory, peak_memory
+    from ..memory import inference_memory
+    from ..system import peak_memory
 
     height, width = result.disparity.shape
     labels = result.label_range

@@ -1,15 +1,10 @@
-"""Options, parameter types and progress lines that several commands share."""
+"""Options and parameter types that several commands share."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from ..kernels import Backend
 
 
 class Device(click.ParamType):
@@ -41,11 +36,11 @@ threads_option = click.option(
 )
 
 
-def announce_device(device: str, backend: Backend) -> None:
-    """Say on standard error what ``auto`` took, where somebody could expect a GPU."""
-    from ..kernels import explain_choice
+def announce_device(device: str) -> None:
+    """Say on standard error what ``auto`` takes, where somebody could expect a GPU."""
+    from ..kernels import explain_choice, select
 
-    if device == "auto" and (note := explain_choice(backend)):
+    if device == "auto" and (note := explain_choice(select(device))):
         click.echo(note, err=True)
 
 
@@ -62,25 +57,11 @@ refine_option = click.option(
 )
 
 
-def stage_printer() -> tuple[Callable[[str], None], Callable[[], None]]:
-    """Show the current stage on one line of a terminal; say nothing when stderr is a file."""
-    if not sys.stderr.isatty():
-        return (lambda _name: None), (lambda: None)
-
-    def show(name: str) -> None:
-        click.echo(f"\r\x1b[K{name.replace('_', ' ')} ...", nl=False, err=True)
-
-    def clear() -> None:
-        click.echo("\r\x1b[K", nl=False, err=True)
-
-    return show, clear
-
-
 class CommaSeparated(click.ParamType):
     """Several values of one type, such as ``128,256``."""
 
     def __init__(self, item: click.ParamType) -> None:
-        self._item = item
+        self.item = item
         self.name = f"{item.name} list"
 
     def convert(
@@ -89,4 +70,4 @@ class CommaSeparated(click.ParamType):
         """Split at the commas and convert each part."""
         if isinstance(value, tuple):  # a default
             return value
-        return tuple(self._item.convert(part.strip(), param, ctx) for part in value.split(","))
+        return tuple(self.item.convert(part.strip(), param, ctx) for part in value.split(","))

@@ -1,18 +1,18 @@
-"""What a long job shows: a line that updates itself on a terminal, plain lines elsewhere."""
+"""How far a command is: a line that updates itself on a terminal, a few plain lines elsewhere."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TextIO
 
-from ..training.stages import Reporter
+import click
 
 # Seconds between plain lines: a log file should not grow by a line per step.
 _PLAIN_INTERVAL = 20.0
 _BAR = 20
+_CLEAR = "\r\x1b[K"
 
 
 def format_duration(seconds: float) -> str:
@@ -22,73 +22,75 @@ def format_duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class TextReporter(Reporter):
-    """Reports on a text stream.
+class Progress:
+    """Tells the user how far the work is; leaving its context clears the line.
 
     Parameters
     ----------
     stream
-        Where to write.
+        Where to write; standard error unless given.
+
+    Examples
+    --------
+    >>> with Progress() as progress:  # doctest: +SKIP
+    ...     for done, name in enumerate(names):
+    ...         progress.advance(done / len(names), f"{done}/{len(names)} {name}")
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._terminal = stream.isatty()
-        self._stage = ""
-        self._begun = 0.0
-        self._first_progress = 0.0
-        self._last_line = 0.0
-        self._validated = ""
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._terminal = self._stream.isatty()
+        self._part: str | None = None
+        self._part_begun = 0.0
+        self._part_start = 0.0
+        self._last_line: float | None = None
 
-    def step(self, stage: str, step: int, steps: int | None, progress: float, entry: dict) -> None:
-        """Show loss, bad-x and the time left."""
-        now = time.monotonic()
-        if stage != self._stage:
-            self._stage, self._begun, self._first_progress = stage, now, progress
-            self._validated = ""
-        done = progress - self._first_progress
-        left = (now - self._begun) * (1 - progress) / done if done > 0 else 0.0
-        loss = next(
-            f"{name.replace('_', ' ')} {entry[name]:.4f}"
-            for name in ("cross_entropy", "hinge")
-            if name in entry
-        )
-        counted = f"{step}/{steps}" if steps is not None else f"{step}"
-        text = f"{stage} {counted}  {loss}{self._validated}  {format_duration(left)} left"
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         if self._terminal:
-            filled = round(_BAR * progress)
-            bar = "#" * filled + "-" * (_BAR - filled)
-            columns = shutil.get_terminal_size().columns - 1
-            self._write(f"\r\x1b[K[{bar}] {text}"[: columns + len("\r\x1b[K")])
-        elif now - self._last_line >= _PLAIN_INTERVAL or progress >= 1.0:
-            self._last_line = now
-            self._write(text + "\n")
+            self._write(_CLEAR)
 
-    def validation(self, stage: str, step: int, figures: dict[str, float], best: bool) -> None:
-        """Show the validation figures on a line of their own."""
-        self._validated = f"  bad1 {figures['bad1']:.2f} %"
-        shown = "  ".join(f"{name} {value:.2f}" for name, value in figures.items())
-        self.message(f"{stage} {step}  validation: {shown} %{'  (best)' if best else ''}")
+    def stage(self, name: str) -> None:
+        """Show what begins, when there is no telling how long it will take; on a terminal only."""
+        if self._terminal:
+            self._update(f"{name.replace('_', ' ')} ...")
+
+    def advance(self, fraction: float, text: str, part: str = "") -> None:
+        """Show that ``fraction`` of the work is done.
+
+        Parameters
+        ----------
+        fraction
+            In [0, 1].
+        text
+            What is done or begins, usually with a count.
+        part
+            A part of the work that takes a time of its own: the time left is that of the part, and
+            ``fraction`` begins anew with each part.
+        """
+        now = time.monotonic()
+        if part != self._part:
+            self._part, self._part_begun, self._part_start = part, now, fraction
+        done = fraction - self._part_start
+        if done > 0:
+            left = (now - self._part_begun) * (1 - fraction) / done
+            text += f"  {format_duration(left)} left"
+        if self._terminal:
+            filled = round(_BAR * fraction)
+            self._update(f"[{'#' * filled}{'-' * (_BAR - filled)}] {text}")
+        elif self._last_line is None or now - self._last_line >= _PLAIN_INTERVAL or fraction >= 1:
+            self._last_line = now
+            self._write(f"{text}\n")
 
     def message(self, text: str) -> None:
-        """Show a line."""
-        self._write(f"\r\x1b[K{text}\n" if self._terminal else f"{text}\n")
+        """Print a line that stays."""
+        self._write(f"{_CLEAR}{text}\n" if self._terminal else f"{text}\n")
 
-    def clear(self) -> None:
-        """Leave a clean line behind."""
-        if self._terminal:
-            self._write("\r\x1b[K")
+    def _update(self, text: str) -> None:
+        """Replace the line; one that is too long would wrap and could not be cleared again."""
+        self._write(_CLEAR + text[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
-
-
-@contextmanager
-def reporter_for(stream: TextIO) -> Iterator[TextReporter]:
-    """A reporter that tidies up after itself."""
-    reporter = TextReporter(stream)
-    try:
-        yield reporter
-    finally:
-        reporter.clear()
+        click.echo(text, file=self._stream, nl=False)

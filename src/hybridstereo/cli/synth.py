@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .options import stage_printer
+from .progress import Progress
 
 
 @click.command(short_help="Generate synthetic stereo scenes with exact ground truth.")
@@ -38,12 +38,11 @@ def synth(folder: str, count: int, seed: int, photometric: bool, **options: Any)
     from ..synthetic.write import synthesize
 
     scene_options = SceneOptions(**options, photometric=Photometric() if photometric else None)
-    show, clear = stage_printer()
-    try:
-        written = synthesize(
-            folder, count, seed, scene_options, lambda done, all_: show(f"scene {done} of {all_}")
-        )
-    finally:
-        clear()
+    with Progress() as progress:
+
+        def show(done: int, total: int) -> None:
+            progress.advance(done / total, f"scene {done} of {total}")
+
+        written = synthesize(folder, count, seed, scene_options, show)
     for scene in dict.fromkeys(path.parent for path in written):
         click.echo(scene)

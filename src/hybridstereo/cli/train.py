@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
-from .options import CommaSeparated, device_option, threads_option
+from .options import CommaSeparated, announce_device, device_option, threads_option
+from .progress import Progress
 
 
 class _Size(click.ParamType):
@@ -54,7 +54,11 @@ class _Size(click.ParamType):
 )
 @click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
 @click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
-@click.option("--init", metavar="NAME|FILE", help="Model to start from.  [default: random weights]")
+@click.option(
+    "--init",
+    metavar="NAME|FILE|DIR",
+    help="Model, or run folder, to start from.  [default: random weights]",
+)
 @click.option(
     "--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the data per stage."
 )
@@ -153,7 +157,9 @@ class _Size(click.ParamType):
 )
 @device_option
 @threads_option
+@click.pass_context
 def train(
+    context: click.Context,
     dataset: str | None,
     roots: tuple[str, ...],
     output: str,
@@ -170,9 +176,10 @@ def train(
     Ctrl-C saves and exits with 130; --resume continues, bit for bit.
     """
     from ..datasets import parse_roots
+    from ..models.zoo import BEST_MODEL
     from ..training.run import TrainOptions
     from ..training.run import train as run
-    from .progress import reporter_for
+    from .training_progress import TrainingProgress
 
     if resume == (dataset is not None):
         raise click.UsageError(
@@ -183,6 +190,8 @@ def train(
     train_options = None
     if dataset is not None:
         train_options = TrainOptions(dataset=dataset, roots=parse_roots(roots), **options)
-    with reporter_for(sys.stderr) as reporter:
+    announce_device(device)
+    with Progress() as progress:
+        reporter = TrainingProgress(progress, context.command)
         run(train_options, output, device=device, threads=threads, reporter=reporter)
-    click.echo(os.path.join(output, "best.h5"))
+    click.echo(os.path.join(output, BEST_MODEL))

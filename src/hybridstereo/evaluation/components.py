@@ -10,11 +10,9 @@ from pathlib import Path
 from ..errors import InputError
 from ..kernels import Backend
 from ..model import StereoModel
-from ..models.zoo import load_model
+from ..models.zoo import STAGES, load_model, stage_model
 from ..stereo import MatchOptions, Stereo
 from ..tables import RULE, aligned
-from ..training.runfolder import RunFolder
-from ..training.stages import STAGES
 from .methods import Method, RefinedAndNot
 from .results import Evaluation
 
@@ -101,8 +99,7 @@ def component_table(
 
 
 def _stages_of_run(folder: Path) -> dict[str, StereoModel]:
-    run = RunFolder(folder)
-    found = {stage: run.stage_model(stage) for stage in STAGES}
+    found = {stage: stage_model(folder, stage) for stage in STAGES}
     present = {stage: load_model(str(path)) for stage, path in found.items() if path.is_file()}
     if not present:
         names = ", ".join(path.name for path in found.values())

@@ -15,14 +15,13 @@ from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
 from ..errors import InputError
 from ..model import PROVENANCE, StereoModel, with_config
-from ..models.zoo import load_model, save_model
+from ..models.zoo import STAGES, load_model, save_model, stage_model
 from ..stereo import open_backend
 from .curves import plot_curves
 from .deepen import deepen
 from .optim import SgdOptions
 from .runfolder import Checkpoint, Position, RunFolder
 from .stages import (
-    STAGES,
     Budget,
     Reporter,
     TrainingContext,
@@ -236,7 +235,7 @@ def _run_stages(
             budget = options.budget(stage, len(context.training))
             sgd = options.sgd(stage, len(checkpoint.model.unary))
             model = run_gradient(context, stage, checkpoint, sgd, budget)
-        save_model(folder.stage_model(stage), model)
+        save_model(stage_model(folder.path, stage), model)
         plot_curves(folder.entries(), folder.path / "curves.png")
         following = stages.index(stage) + 1
         upcoming = stages[following] if following < len(stages) else ""

@@ -15,7 +15,7 @@ from ..errors import InputError, OutputError
 from ..io.atomic import atomic_write
 from ..io.weights import read_weights, write_weights
 from ..model import StereoModel
-from ..models.zoo import load_model, save_model
+from ..models.zoo import BEST_MODEL, load_model, save_model
 
 _POSITION = "position_"
 
@@ -64,7 +64,7 @@ class RunFolder:
     @property
     def best(self) -> Path:
         """The best model of the current stage."""
-        return self.path / "best.h5"
+        return self.path / BEST_MODEL
 
     @property
     def last(self) -> Path:
@@ -75,10 +75,6 @@ class RunFolder:
     def log(self) -> Path:
         """One JSON object per step and per validation."""
         return self.path / "log.jsonl"
-
-    def stage_model(self, stage: str) -> Path:
-        """The result of a finished stage."""
-        return self.path / f"{stage}.h5"
 
     def create(self, config: Mapping[str, Any]) -> None:
         """Start a new run; refuses to overwrite another one."""

@@ -41,8 +41,6 @@ from .steps import (
 from .validation import validate
 from .whitening import gradient_metric, whiten_first_layer, whitened_gradient, window_moments
 
-STAGES = ("unary", "crf", "joint", "full")
-
 _TRAINED = {
     "unary": ("unary/",),
     "joint": ("unary/", *PENALTIES),

@@ -1,0 +1,219 @@
+"""The options of every command have the defaults and the choices of the library behind it.
+
+The CLI cannot take them from there: `hstereo --help` would have to import the whole library.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+import pytest
+
+from hybridstereo.cli import cli
+from hybridstereo.cli.options import CommaSeparated
+
+# What each command passes its options to; the first that has a parameter of the name counts.
+RECEIVERS = {
+    "infer": ["hybridstereo.stereo:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "convert": ["hybridstereo.models.convert:convert"],
+    "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
+    "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
+    "eval": [
+        "hybridstereo.evaluation.compare:EvalOptions",
+        "hybridstereo.stereo:MatchOptions",
+    ],
+    "bench": ["hybridstereo.bench.run:BenchOptions"],
+    "info": [],
+}
+
+# Options whose default is not that of a parameter of the same name, and why.
+UNTIED = {
+    ("infer", "output"): "named after the left image",
+    ("infer", "color"): "named after the left image, unless --output is given",
+    ("infer", "volume"): "picks Stereo.optimise",
+    ("infer", "volume_scale"): "applied to the volume that was read",
+    ("infer", "save_volume"): "what to write afterwards",
+    ("infer", "save_volume_crf"): "what to write afterwards",
+    ("infer", "as_json"): "how to print",
+    ("convert", "config"): "the library has no default: callers say None",
+    ("convert", "output"): "required",
+    ("synth", "photometric"): "a flag that stands for Photometric() or None",
+    ("train", "roots"): "parse_roots makes None of no values",
+    ("train", "output"): "the library has no default folder",
+    ("train", "resume"): "the library is told to resume by options=None",
+    ("eval", "roots"): "parse_roots makes None of no values",
+    ("eval", "gt"): "picks evaluate_folders",
+    ("eval", "mask"): "for evaluate_folders and evaluate_file",
+    ("eval", "rules"): "for evaluate_folders and evaluate_file",
+    ("eval", "components"): "picks evaluate_components",
+    ("eval", "submission"): "picks submit",
+    ("eval", "as_json"): "how to print",
+    ("eval", "as_csv"): "how to print",
+    ("eval", "report"): "a sink",
+    ("bench", "size"): "None tells no --size from the default one; its name is in the help",
+    ("bench", "plot"): "what to draw afterwards",
+    ("bench", "as_json"): "how to print",
+    ("info", "as_json"): "how to print",
+}
+
+# Where the values come from that an option accepts.
+CHOICES = {
+    ("infer", "method"): "hybridstereo.model:METHODS",
+    ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
+    ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
+    ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
+    ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",
+    ("bench", "size"): "hybridstereo.bench.run:SIZES",
+    ("bench", "compare"): "hybridstereo.bench.peers:PEERS",
+}
+UNTIED_CHOICES = {
+    ("train", "stage"): "the stages and 'all'; checked below",
+    ("train", "schedule"): "the library has no list of them",
+}
+
+
+def found(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
+
+
+def options_of(command: click.Command) -> list[click.Option]:
+    return [param for param in command.params if isinstance(param, click.Option)]
+
+
+def given_nothing(command: click.Command) -> dict[str, Any]:
+    """What a command's function receives if the user gives no option at all."""
+    return command.make_context(command.name, [], resilient_parsing=True).params
+
+
+def defaults_of(receivers: list[Any]) -> dict[str, Any]:
+    """Defaults by parameter; a dataclass has those of its fields."""
+    parameters = [
+        parameter
+        for receiver in reversed(receivers)
+        for parameter in inspect.signature(receiver).parameters.values()
+    ]
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def problems(command: click.Command, receivers: list[Any], untied: set[str]) -> list[str]:
+    """What is wrong with a command's defaults, a line for each option."""
+    here, there = given_nothing(command), defaults_of(receivers)
+    lines = []
+    for option in options_of(command):
+        name = str(option.name)
+        if name in untied:
+            if name in there and here[name] == there[name]:
+                lines.append(f"{name} is tied: it needs no exception")
+        elif name not in there:
+            lines.append(f"{name} has no parameter with a default behind it")
+        elif here[name] != there[name] or type(here[name]) is not type(there[name]):
+            lines.append(f"{name} is {here[name]!r} here and {there[name]!r} in the library")
+    return lines
+
+
+def exceptions(name: str) -> set[str]:
+    return {option for command, option in UNTIED if command == name}
+
+
+def test_every_command_is_known():
+    assert RECEIVERS.keys() == cli.commands.keys()
+    for name, option in (*UNTIED, *CHOICES, *UNTIED_CHOICES):
+        assert option in {param.name for param in options_of(cli.commands[name])}, (name, option)
+
+
+@pytest.mark.parametrize("name", RECEIVERS)
+def test_defaults_are_those_of_the_library(name):
+    receivers = [found(path) for path in RECEIVERS[name]]
+    assert problems(cli.commands[name], receivers, exceptions(name)) == []
+
+
+def help_of(command: str, option: str) -> str:
+    return next(x.help for x in options_of(cli.commands[command]) if x.name == option)
+
+
+def test_names_of_defaults_in_the_help_are_right():
+    size = defaults_of([found("hybridstereo.bench.run:BenchOptions")])["size"]
+    assert f"[default: {size}]" in help_of("bench", "size")
+
+
+def test_settings_of_the_sizes_in_the_help_are_right():
+    for name, setting in found("hybridstereo.bench.run:SIZES").items():
+        shown = f"{name} {setting.width}x{setting.height}, {setting.disparities} disparities"
+        assert shown in help_of("bench", "size")
+
+
+def test_defaults_of_the_training_stages_in_the_help_are_right():
+    options = found("hybridstereo.training.run:TrainOptions")("synthetic")
+    steps = {stage: options.budget(stage, 1).steps for stage in ("unary", "joint", "full")}
+    assert steps["joint"] == steps["full"]
+    shown = f"{steps['unary']} for unary, {steps['joint']} for joint and full"
+    assert f"[default: {shown}]" in help_of("train", "steps")
+    shallow, deep, joint, full = (
+        options.sgd(stage, layers).lr
+        for stage, layers in (("unary", 3), ("unary", 5), ("joint", 3), ("full", 3))
+    )
+    assert joint == full
+    shown = f"{shallow} for unary, {deep} with 5 or more layers; {joint} for joint and full"
+    assert f"[default: {shown}]" in help_of("train", "lr")
+
+
+def choices_of(kind: click.ParamType) -> tuple[str, ...] | None:
+    """The words that an option accepts, also in a list of several or beside another value."""
+    if isinstance(kind, click.Choice):
+        return tuple(kind.choices)
+    if isinstance(kind, CommaSeparated):
+        return choices_of(kind.item)
+    if isinstance(kind, click.Tuple):
+        return next(filter(None, map(choices_of, kind.types)), None)
+    return None
+
+
+def all_choices() -> dict[tuple[str, str], tuple[str, ...]]:
+    return {
+        (name, str(option.name)): choices
+        for name, command in cli.commands.items()
+        for option in options_of(command)
+        if (choices := choices_of(option.type)) is not None
+    }
+
+
+def test_choices_are_those_of_the_library():
+    stated = all_choices()
+    assert stated.keys() == CHOICES.keys() | UNTIED_CHOICES.keys()
+    for key, path in CHOICES.items():
+        assert sorted(stated[key]) == sorted(found(path)), key
+    assert stated["train", "stage"] == (*found("hybridstereo.models.zoo:STAGES"), "all")
+
+
+# --- these tests can fail --------------------------------------------------------------------
+
+
+@dataclass
+class Receiver:
+    width: int = 3
+    scale: float = 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "untied", "expected"),
+    [
+        (["--width:3", "--scale:1.0"], set(), []),
+        (["--width:4"], set(), ["width is 4 here and 3 in the library"]),
+        (["--scale:1"], set(), ["scale is 1 here and 1.0 in the library"]),
+        (["--height:4"], set(), ["height has no parameter with a default behind it"]),
+        (["--height:4"], {"height"}, []),
+        (["--width:3"], {"width"}, ["width is tied: it needs no exception"]),
+    ],
+)
+def test_differences_are_found(options, untied, expected):
+    params = []
+    for option in options:
+        flag, value = option.split(":")
+        number = float(value) if "." in value else int(value)
+        params.append(click.Option([flag], default=number, type=type(number)))
+    assert problems(click.Command("work", params=params), [Receiver], untied) == expected
