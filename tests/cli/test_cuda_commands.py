@@ -42,7 +42,7 @@ def test_infer(device, sample_crop, tmp_path, monkeypatch):
     monkeypatch.setattr(infer, "choose_backend", lambda device, threads: kernels.select("cpu"))
     expected = infer.infer(*sample_crop, str(tmp_path / "cpu.pfm"), None, options)
     difference = np.abs(report.prediction.disparity - expected.prediction.disparity)
-    # SPEC 12: a tolerance for ports is 0.05 % of labels; here that is less than one pixel.
+    # docs/model.md 12: a port may differ in 0.05 % of the labels, here less than one pixel.
     assert (difference > 0.01).sum() <= 1
 
 
