@@ -1,4 +1,8 @@
-"""The errors that reach a user: one clear sentence each, ending in a hint where one helps."""
+"""The errors that reach a user: one clear sentence each, ending in a hint where one helps.
+
+Messages and hints name arguments as Python callers know them, in backticks: "Use at most
+`disparities=96`".  The command line turns these into its options.
+"""
 
 from __future__ import annotations
 

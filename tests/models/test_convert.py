@@ -1,4 +1,4 @@
-"""Published parameters of every variant (SPEC 1) become models that run."""
+"""Published parameters of every variant (docs/model.md 1) become models that run."""
 
 from __future__ import annotations
 

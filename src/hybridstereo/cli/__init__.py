@@ -1,7 +1,7 @@
 """The command line: parse, call, print.  Heavy imports wait until a command really runs.
 
-One module per command; here they are put together, and failures become one sentence and an exit
-code.
+There is one module per command.  This one puts them together and turns failures into a sentence
+and an exit code.
 """
 
 from __future__ import annotations
@@ -81,6 +81,6 @@ def main(arguments: list[str] | None = None) -> None:
         click.echo("hstereo: interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output has gone; Python would complain again while closing stdout.
+        # The reader of our output is gone; Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILURE)

@@ -25,13 +25,12 @@ _OTHER_FOLDER = "Choose a folder that you may write to"
 def check_writable(path: str | os.PathLike[str]) -> Path:
     """Check that a file can be created or replaced at `path`, without touching anything.
 
-    Commands call this before they start to compute, so that a misspelt folder costs a second and
-    not an hour.
+    Called before the work starts, so that a misspelt folder costs a second and not an hour.
 
     Parameters
     ----------
     path
-        Where the file shall be written.
+        Where the file will be written.
 
     Returns
     -------
@@ -84,14 +83,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Write a file so that `path` never holds a part of it.
 
     The body writes to a temporary file, which replaces `path` when the body ends normally and is
-    removed when it raises anything, an interruption by Ctrl-C included. What was at `path` before
-    stays untouched until that moment. As with `open`, a symbolic link is written through and the
-    file has the permissions of the one it replaces or, if it is new, those of the umask.
+    removed when it raises anything, including KeyboardInterrupt. Until then, whatever was at `path`
+    stays untouched. As with `open`, symbolic links are followed, and the file gets the permissions
+    of the one it replaces or, if it is new, those that the umask leaves.
 
     Parameters
     ----------
     path
-        Where the finished file shall be.
+        Where the finished file will be.
 
     Yields
     ------

@@ -55,8 +55,8 @@ class Calibration:
 def read_calibration(path: str | Path) -> Calibration:
     """Read a ``calib.txt``.
 
-    Real files are untidy: blanks around ``=`` and at both ends of a line, keys in any order, empty
-    lines. Keys that `Calibration` does not list (``dyavg``, ``dymax``) are passed over.
+    Real files are untidy: spaces around ``=`` and at both ends of a line, keys in any order, empty
+    lines. Keys that `Calibration` does not list (``dyavg``, ``dymax``) are ignored.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
 @dataclass(frozen=True)
 class _Reader:
-    """The texts of a file's values, and what to call the file in an error message."""
+    """The values of a file as text, and what to call the file in an error message."""
 
     name: str
     values: dict[str, str]

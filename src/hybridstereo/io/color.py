@@ -26,13 +26,13 @@ _KITTI_PLACES = (0, 114, 299, 413, 587, 701, 886, 1000)
 _KITTI_COLORS = (
     (0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1), (0, 1, 0), (0, 1, 1), (1, 1, 0), (1, 1, 1),
 )  # fmt: skip
-# The range leaves out this share of the pixels at either end, or one wrong match would squeeze
-# the whole scene into a few colours.
+# The range leaves out this share of the pixels at either end: otherwise a single wrong match would
+# squeeze the whole scene into a few colours.
 _OUTLIER_PERCENT = 1.0
 INVALID = 0
 """The level of invalid pixels."""
 FARTHEST = 24
-"""The level of the farthest pixels: most maps begin almost black, the colour of invalid ones."""
+"""The level of the farthest pixels: lower ones look like invalid pixels, almost black."""
 NEAREST = 255
 """The level of the nearest pixels."""
 _DARKEST_GREY = 48
@@ -73,7 +73,7 @@ def colorize(
 def disparity_levels(
     disparity: NDArray[np.floating], lo: float | None = None, hi: float | None = None
 ) -> NDArray[np.uint8]:
-    """Say for each pixel which entry of a `palette` it gets.
+    """Map each pixel to an entry of a `palette`.
 
     Parameters
     ----------

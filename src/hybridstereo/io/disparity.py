@@ -30,8 +30,8 @@ from hybridstereo.io.images import (
 
 _KITTI_SCALE = 256
 _ANY_VALUE = "Write .pfm, .npy or .tif, which hold any disparity"
-_WRITE_AGAIN = "Copy the file again or write it anew"
-# Three lines, says the format; some writers end them as Windows does.
+_WRITE_AGAIN = "Copy or write the file again"
+# Three lines by definition; some writers end them as Windows does.
 _PFM_HEADER = re.compile(
     rb"(?P<kind>P[Ff])\s+(?P<width>\d{1,9})\s+(?P<height>\d{1,9})\s+"
     rb"(?P<scale>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)[ \t]*\r?\n"
@@ -126,29 +126,6 @@ def write_disparity(path: str | Path, disparity: NDArray[np.floating]) -> None:
     _write_bytes(path, encode(_normalised(disparity), str(path)))
 
 
-def write_pfm(target: str | Path | BinaryIO, disparity: NDArray[np.floating]) -> None:
-    """Write a disparity map as PFM, whatever the name of the file.
-
-    Parameters
-    ----------
-    target
-        A path, ``-`` for standard output, or a binary stream.
-    disparity
-        (H, W); every value that is not finite is stored as +inf, the mark for invalid.
-
-    Raises
-    ------
-    OutputError
-        If the target cannot be written.
-
-    """
-    encoded = _encode_pfm(_normalised(disparity), str(target))
-    if isinstance(target, (str, Path)):
-        _write_bytes(target, encoded)
-    else:
-        _write_all(target, encoded)
-
-
 def read_disparity(path: str | Path) -> NDArray[np.float32]:
     """Read a disparity map; the suffix tells the format.
 
@@ -201,7 +178,7 @@ def _write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def _write_all(stream: BinaryIO, data: bytes) -> None:
-    """Write everything: an unbuffered stream, as PYTHONUNBUFFERED makes it, may take a part."""
+    """Write everything: an unbuffered stream (PYTHONUNBUFFERED) may accept only a part at once."""
     rest = memoryview(data)
     while rest:
         rest = rest[stream.write(rest) :]
@@ -304,7 +281,7 @@ def _decode_tiff(data: bytes, name: str) -> Pixels:
 def _array_from(
     data: bytes, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str
 ) -> Pixels:
-    """View raw data as an array; a header that does not fit them costs no memory."""
+    """View raw data as an array; a header that does not match them allocates nothing."""
     expected = math.prod(shape) * dtype.itemsize
     if min(shape) < 1:
         raise InputError(f"{name} states an empty size ({shape[1]}x{shape[0]})", hint=_WRITE_AGAIN)

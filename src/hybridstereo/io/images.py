@@ -26,8 +26,8 @@ ChannelOrder = Literal["rgb", "bgr"]
 
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _JPEG_START = b"\xff\xd8\xff"
-# What is decoded. OpenCV knows more formats, but not every version the same ones, and for some
-# (PFM, HDR) it writes a temporary file that it forgets when the data are damaged.
+# The formats we decode. OpenCV knows more, but not the same ones in every version, and for some
+# (PFM, HDR) it leaves a temporary file behind when the data are damaged.
 _FORMATS = (
     (re.compile(re.escape(_PNG_START)), "PNG"),
     (re.compile(re.escape(_JPEG_START)), "JPEG"),
@@ -148,9 +148,9 @@ def decode_image(data: bytes, name: str) -> NDArray[np.float32]:
     """Decode an image file to RGB in [0, 1].
 
     Integers are divided by the largest value of their type (255 or 65535; the maximum that the
-    header states for PPM and PGM). Floating-point images must already lie in [0, 1]: whether a
-    maximum of 200 means "of 255" or "of 4095" is not for us to guess. Grey becomes three equal
-    channels; an alpha channel is dropped, not blended.
+    header states for PPM and PGM). Floating-point images must already lie in [0, 1]: a maximum of
+    200 could mean 200 of 255 or of 4095, and we do not guess. Grey becomes three equal channels; an
+    alpha channel is dropped, not blended.
 
     Parameters
     ----------
@@ -280,8 +280,8 @@ def read_image(source: str | Path) -> NDArray[np.float32]:
     Parameters
     ----------
     source
-        A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for what becomes of
-        16 bit, grey, alpha and floating-point pixels.
+        A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit, grey,
+        alpha and floating-point pixels are treated.
 
     Returns
     -------
@@ -415,7 +415,7 @@ def _read_standard_input() -> bytes:
 
 
 def _size(pixels: Pixels) -> str:
-    """Word the size of an image as everybody does, width first."""
+    """The size of an image as text, width first."""
     return f"{pixels.shape[1]}x{pixels.shape[0]}"
 
 
@@ -484,12 +484,12 @@ def _jpeg_reaches_end(data: bytes) -> bool:
 def _quiet_native_stderr() -> Iterator[None]:
     """Keep C libraries from printing to standard error; our own error says it better.
 
-    libpng prints past OpenCV's log level, so the file descriptor itself is diverted. That would
-    also swallow what other Python threads print in this moment: with any around, do nothing.
+    libpng ignores OpenCV's log level, so the file descriptor itself is redirected. That would also
+    swallow what other Python threads print meanwhile, so nothing is done while there are any.
     """
     saved = None
     if threading.active_count() == 1:
-        with suppress(OSError):  # the process may run without a standard error
+        with suppress(OSError):  # the process may have no standard error
             saved = os.dup(2)
     if saved is None:
         yield

@@ -14,13 +14,13 @@ from hybridstereo.io.images import decode_pixels, read_bytes
 def read_mask(path: Path) -> NDArray[np.bool_]:
     """Read a mask; True where it is white.
 
-    White is the largest value of the pixel type (255: so Middlebury's 128 for occluded is not), or
-    1 in a file that holds nothing larger.
+    White is the largest value of the pixel type (255, so not the 128 that marks occluded pixels in
+    Middlebury's masks), or 1 in a file that holds nothing larger.
 
     Parameters
     ----------
     path
-        An image; if it is coloured, its first stored channel counts.
+        An image; of a colour image the first stored channel is used.
 
     Raises
     ------

@@ -7,7 +7,7 @@
 ``.bin``  MC-CNN's: nothing but little-endian float32, 1 x K x H x W
 ========  ======================================================================================
 
-A low cost is a good match.  NaN and +inf mark labels of which the matcher knows nothing.
+A low cost is a good match.  NaN and +inf mark labels for which the matcher has no cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOLUME_SUFFIXES = (".npy", ".h5", ".bin")
 
 _DATASET = "costs"
 _MAX_LABELS = 4096
-# The best that deflate can do is about 1:1030.  What claims more was never written.
+# Deflate reaches about 1:1030 at best: a file that claims more was not written by it.
 _MAX_COMPRESSION = 1100
 _SHAPES = "(H, W, K), (K, H, W) or (1, K, H, W)"
 
@@ -82,7 +82,7 @@ def write_volume(
                 np.lib.format.write_array(stream, costs, allow_pickle=False)
         elif suffix == ".bin":
             with temporary.open("wb") as stream:
-                for label in range(costs.shape[2]):  # one label at a time: no copy of it all
+                for label in range(costs.shape[2]):  # one at a time, to avoid a copy of the volume
                     stream.write(costs[:, :, label].astype("<f4").tobytes())
         else:
             _write_h5(temporary, costs, min_disparity, step)
@@ -174,7 +174,7 @@ def _read_bin(name: str, size: int, height: int, width: int) -> NDArray[np.float
         raise InputError(
             f"{name} has {size} bytes, which is not a whole number of {width}x{height} planes of"
             " float32",
-            "It must be 1 x K x H x W for this very image",
+            "It must hold 1 x K x H x W values for this image",
         )
     return np.memmap(name, "<f4", "r", shape=(size // plane, height, width))
 
@@ -183,11 +183,13 @@ def _read_h5(name: str, height: int, width: int) -> CostVolume:
     with h5py.File(name, "r") as file:
         dataset = _only_dataset(file, name)
         if dataset.is_virtual or dataset.external:
-            raise InputError(f"{name} takes its data from other files", "Store the costs in it")
+            raise InputError(
+                f"{name} takes its data from other files", "Store the costs in the file itself"
+            )
         stored = dataset.id.get_storage_size()
         if math.prod(dataset.shape) * dataset.dtype.itemsize > _MAX_COMPRESSION * stored:
             raise InputError(f"{name} declares more data than it holds", "Write it again")
-        _labels_of(dataset.shape, dataset.dtype, height, width, name)
+        _check_shape(dataset.shape, dataset.dtype, height, width, name)
         costs = _arranged(dataset[...], height, width, name)
         return CostVolume(
             costs,
@@ -199,7 +201,9 @@ def _read_h5(name: str, height: int, width: int) -> CostVolume:
 def _only_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     links = {key: file.get(key, getlink=True) for key in file}
     if any(not isinstance(link, h5py.HardLink) for link in links.values()):
-        raise InputError(f"{name} links to other places", "Store the costs as a dataset of it")
+        raise InputError(
+            f"{name} contains links", "Store the costs as a dataset of the file itself"
+        )
     found = [key for key in links if isinstance(file[key], h5py.Dataset)]
     if _DATASET in found:
         return file[_DATASET]
@@ -223,10 +227,10 @@ def _attribute(dataset: h5py.Dataset, key: str, name: str) -> float | None:
     return value
 
 
-def _labels_of(
+def _check_shape(
     shape: tuple[int, ...], dtype: np.dtype, height: int, width: int, name: str
 ) -> tuple[int, bool]:
-    """The number of labels and whether they are the last axis; refuses what does not fit."""
+    """The number of labels and whether they are the last axis; raises if nothing fits."""
     trimmed = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
     if dtype.kind != "f":
         raise InputError(f"{name} holds {dtype}, not floating-point costs")
@@ -235,23 +239,23 @@ def _labels_of(
     if not last and not first:
         raise InputError(
             f"{name} has the shape {shape}, which does not fit an image of {width}x{height} pixels",
-            f"Expected is {_SHAPES} with H = {height}, W = {width}",
+            f"The shape must be {_SHAPES} with H = {height}, W = {width}",
         )
-    labels = trimmed[2] if last else trimmed[0]
-    if not 1 <= labels <= _MAX_LABELS:
-        raise InputError(f"{name} has {labels} labels", f"Up to {_MAX_LABELS} are possible")
-    return labels, last
+    label_count = trimmed[2] if last else trimmed[0]
+    if not 1 <= label_count <= _MAX_LABELS:
+        raise InputError(f"{name} has {label_count} labels", f"Up to {_MAX_LABELS} are possible")
+    return label_count, last
 
 
 def _arranged(
     stored: NDArray[np.floating], height: int, width: int, name: str
 ) -> NDArray[np.float32]:
-    """Bring a stored array to (H, W, K) float32 in memory of our own."""
-    labels, last = _labels_of(stored.shape, stored.dtype, height, width, name)
+    """Copy a stored array to memory as (H, W, K) float32."""
+    label_count, last = _check_shape(stored.shape, stored.dtype, height, width, name)
     if last:
-        return np.array(stored.reshape(height, width, labels), np.float32, order="C")
-    planes = stored.reshape(labels, height, width)
-    costs = np.empty((height, width, labels), np.float32)
-    for label in range(labels):
+        return np.array(stored.reshape(height, width, label_count), np.float32, order="C")
+    planes = stored.reshape(label_count, height, width)
+    costs = np.empty((height, width, label_count), np.float32)
+    for label in range(label_count):
         costs[:, :, label] = planes[label]
     return costs

@@ -176,7 +176,7 @@ def read_weights(path: str | os.PathLike[str]) -> WeightFile:
 
 
 def read_model_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """Read a whole file into memory, after a look at what it is and how large.
+    """Read a whole file into memory, after checking what it is and how large.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def read_model_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     """
     try:
         status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
             kind = "folder" if stat.S_ISDIR(status.st_mode) else "device or a pipe"
             raise ModelError(f"{path} is a {kind}, not a file", hint="Give the name of a file")
         if status.st_size > max_bytes:
@@ -273,7 +273,7 @@ def _checksum(config: Mapping[str, ConfigValue], tensors: Mapping[str, np.ndarra
 def _encode(
     config: Mapping[str, ConfigValue], groups: list[str], tensors: Mapping[str, np.ndarray]
 ) -> bytes:
-    """Build the file in memory, where HDF5 can neither meet a full disk nor leave half a file."""
+    """Build the file in memory, so that HDF5 cannot fail half-way on a full disk."""
     # Times of creation would make equal models differ, and not every version of h5py that we
     # support lets its high-level calls switch them off for groups.
     file_properties = h5p.create(h5p.FILE_CREATE)
@@ -310,7 +310,7 @@ def _parents(name: str) -> list[str]:
 
 
 def _write_attribute(root: h5g.GroupID, name: str, value: ConfigValue) -> None:
-    """Attach one value, without h5py's detour over a randomly named attribute."""
+    """Attach one value directly; h5py's own way goes through a randomly named attribute."""
     raw: np.ndarray
     if isinstance(value, str):
         # Fixed length: HDF5 keeps texts of variable length in a heap that has no checksum.
@@ -326,11 +326,11 @@ def _write_attribute(root: h5g.GroupID, name: str, value: ConfigValue) -> None:
     h5a.create(root, name.encode(), stored, h5s.create(h5s.SCALAR)).write(raw, mtype=stored)
 
 
-# --- reading: first how things are stored, then the things -------------------------------------
+# --- reading: first how everything is stored, then the values ----------------------------------
 
 
 def _read_version(file: h5py.File) -> int:
-    """Return the version of the format, which decides how the rest is to be understood."""
+    """Return the version of the format, which determines how the rest is read."""
     names = {"format", "format_version"}
     if not names <= set(file.attrs) or _read_attribute(file, "format") != FORMAT_NAME:
         raise _RefusedError("it is an HDF5 file, but not one that hybridstereo wrote")

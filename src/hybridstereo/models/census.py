@@ -4,7 +4,7 @@ The paper (sec. 3) names the census transform as a special case of its network: 
 neighbour differences followed by a steep tanh.  Here 24 such differences of the 5x5 window, each
 on luma, red, green and blue, fill 96 channels of the usual 3-layer network; four more
 channels compare the smoothed colours themselves, which helps where texture repeats.  The CRF uses
-contrast weights.  Nothing is trained: it is the baseline that any trained model has to beat.
+contrast weights.  Nothing is trained: this is the baseline that a trained model has to beat.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CHANNEL_MIXES = np.array(
 _COMPARISON_GAIN = 20.0
 # The second layer moves channels and sharpens the comparison once more.
 _TRANSPORT_GAIN = 2.0
-# Height of the final features: scores are at most 96 times its square, and the softmax has no
-# temperature, so this sets how sure the network is.
+# Size of the final features: scores are at most 96 times its square, and the softmax has no
+# temperature, so this sets how confident the network is.
 _FEATURE_GAIN = 0.36
 _COLOUR_GAIN = 0.5
 

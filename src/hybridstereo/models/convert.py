@@ -1,4 +1,4 @@
-"""`hstereo convert`: the authors' published parameters -> a model file (SPEC 1)."""
+"""`hstereo convert`: the authors' published parameters -> a model file (docs/model.md 1)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def published_model(
         p1, p2, scale = config.L1, config.L2, config.lambda_
 
     count = math.floor((config.disp_max - config.disp_min) / config.disp_step) + 1
-    labels = LabelRange(config.disp_min, count, config.disp_step).paper_rounding()
+    label_range = LabelRange(config.disp_min, count, config.disp_step).paper_rounding()
     return StereoModel(
         tuple(ConvLayer(weight, bias) for weight, bias in parameters.unary),
         tuple(ConvLayer(weight, bias) for weight, bias in parameters.pairwise)
@@ -52,9 +52,9 @@ def published_model(
             p2=p2,
             iterations=config.crf_iterations,
             method=_METHOD_OF[config.inference],
-            min_disparity=labels.minimum,
-            disparities=labels.count,
-            step=labels.step,
+            min_disparity=label_range.minimum,
+            disparities=label_range.count,
+            step=label_range.step,
             description=f"converted from {name}",
         ),
     )

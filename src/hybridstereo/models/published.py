@@ -65,8 +65,8 @@ class PublishedParameters:
 class PublishedConfig:
     """Settings of one published model; what the file leaves out has the program's default.
 
-    The defaults of `matching`, `inference` and `refinement` are ours: what the program assumes for
-    these is not documented. `given` tells what the file really says.
+    The defaults of `matching`, `inference` and `refinement` are ours, since those of the program
+    are not documented. `given` lists what the file actually sets.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class PublishedConfig:
     given
         Names of the fields above that the file sets.
     unknown
-        Keys that mean nothing here, with their values.
+        Keys that we do not use, with their values.
 
     """
 
@@ -201,7 +201,7 @@ def _load_array(name: str, contents: bytes) -> np.ndarray:
     """Decode one .npy file whose header tells the truth about its size."""
     stream = io.BytesIO(contents)
     with warnings.catch_warnings():
-        # Headers written by Python 2 are no surprise in files of 2017.
+        # Files of 2017 may well have headers written by Python 2.
         warnings.simplefilter("ignore")
         if np.lib.format.read_magic(stream) != (1, 0):
             raise _UnusableError(f"{name} is not in version 1.0 of the .npy format")
@@ -220,9 +220,9 @@ def _load_array(name: str, contents: bytes) -> np.ndarray:
 
 
 def _split_arrays(arrays: list[np.ndarray]) -> PublishedParameters:
-    """Tell by their shapes which arrays are which.
+    """Tell the arrays apart by their shapes.
 
-    The order is always: unary layers, pairwise layers, P1, P2, the last two kinds optional.
+    The order is always unary layers, pairwise layers, P1, P2; all but the first are optional.
     """
     if any(array.shape == _LEGACY_PAIRWISE_SHAPE for array in arrays):
         raise _UnusableError(
