@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import statistics
@@ -30,6 +29,7 @@ from hybridstereo.bench.run import (
 from hybridstereo.bench.text import format_report
 from hybridstereo.cli import cli, main
 from hybridstereo.errors import DeviceError, OutOfMemoryError
+from hybridstereo.kernels.backend import table
 
 TINY = {"width": 48, "height": 32, "layers": 2, "iterations": 1, "repeat": 2}
 TINY_ARGUMENTS = [str(x) for name, value in TINY.items() for x in (f"--{name}", value)]
@@ -201,7 +201,7 @@ def test_text_of_the_scaling(report):
 
 def test_without_peaks(monkeypatch):
     """A device whose peaks are not measured has rates, but no shares."""
-    other = dataclasses.replace(kernels.select("cpu"), name="other")
+    other = table(vars(kernels.select("cpu")) | {"name": "other"})
     monkeypatch.setattr("hybridstereo.bench.run.choose_backend", lambda device, threads: other)
     report = bench(BenchOptions(**TINY, disparities=(8,)))
     stored = report.as_dict()
