@@ -1,7 +1,7 @@
 """Convolution + bias + tanh on the CPU, channels last: forward and backward.
 
 Every layer of the Unary-CNN and the Pairwise-CNN (paper, sec. 3) is a *true* convolution (kernel
-rotated by 180 degrees, SPEC 1) over the valid extent:
+rotated by 180 degrees, docs/model.md 3) over the valid extent:
 
     y[r, c, o] = act(b[o] + sum_i sum_{u,v} W[o, i, u, v] * x[r + kh-1-u, c + kw-1-v, i])
 
@@ -25,13 +25,13 @@ from .cpu import buffers, direct, winograd
 from .cpu.tiles import Plan
 from .cpu.workers import run_tiles
 
-_BAND = 2048  # pixels, at least, that a worker takes at a time
-_CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before handing them over
+_BAND = 2048  # pixels, at least, that a worker processes at a time
+_CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before storing them
 
 # Rows that go through a whole network at a time, a multiple of 3: the activations between two
 # layers, 1242 pixels of 100 channels wide, then take 6 MB of the L3 cache.
 _STEP = 12
-_BAND_ROWS = 24  # lowest band of a network's output that is worth the rows computed twice
+_BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
 
 def _algorithm(weight: np.ndarray) -> ModuleType:
@@ -119,7 +119,7 @@ def _stream(
 ) -> None:  # fmt: skip
     """Pass x through all stages, a few rows at a time.
 
-    The last rows of every input are needed again by the next step and wait for it.
+    The last rows of every input are needed again by the next step and are kept for it.
     """
     waiting, width = [], x.shape[1]
     for _, plan in stages:
@@ -187,7 +187,7 @@ def network_forward(
         for first, last in bands:
             _stream(stages, scratch, between, x[first : last + consumed[0]], result[first:last])
 
-    # Two bands per thread, so that a slow thread can leave the rest to the others.
+    # Two bands per thread, so that the other threads can take over a slow one's second band.
     run_tiles(worker, _row_bands(height, max(_BAND_ROWS, height // (2 * get_num_threads()))))
     return result
 

@@ -3,8 +3,8 @@
     s(y, x, k) = <phi0(y, x), phi1(y, x - d_k)>,   f(y, x, k) = -softmax_k(s(y, x, .))
 
 A few neighbouring pixels of a row need a contiguous band of the other row, so a small matrix
-product gives all their scores (and some unused ones off the band), which are normalised while
-they are in cache.  Only the cost volume itself is ever written to memory.
+product computes all their scores (and some unused ones off the band), which are normalised
+while they are in cache.  Only the cost volume itself is ever written to memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .label_positions import LabelPositions, label_positions
 # widest block that `multiply` keeps in registers.
 _PANEL_VECTORS = 3
 
-# Pixels per block of the backward pass.  The product has (block + range) columns for `range`
-# useful ones: long blocks waste arithmetic, short ones BLAS efficiency.
+# Pixels per block of the backward pass.  The product has (block + range) columns, of which `range`
+# are useful: long blocks waste arithmetic, short ones BLAS efficiency.
 _BLOCK = 64
 
 
 # In the forward pass the other row is stored from right to left, so that labels, whose positions
-# go to the left, meet it in ascending order.  ``products`` points to the product of a pixel with
+# move to the left, read it in ascending order.  ``products`` points to the product of a pixel with
 # pixel 0 of the other row, which need not exist; the product with pixel x is ``products[-x]``.
 
 
@@ -101,7 +101,7 @@ def _pack_reversed(row: Any, panels: Any) -> None:
         for lane in range(panels.shape[2]):
             x = width - 1 - (p * panels.shape[2] + lane)
             for c in range(channels):
-                panels[p, c, lane] = row[max(x, 0), c]  # beyond the image anything will do
+                panels[p, c, lane] = row[max(x, 0), c]  # any value will do beyond the image
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -119,7 +119,7 @@ def _correlate_row(
 
     left, right: (W, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C), buffer
     with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image scores 0
-    and stays in the softmax (SPEC 4).
+    and stays in the softmax (docs/model.md 4).
     """
     width, channels = left.shape
     count, lanes = scores.size, panels.shape[2]
@@ -263,9 +263,10 @@ def _scatter_band(
     whole: bool,
     dband: Any,
 ) -> None:
-    """dband = dL/d(products of a block with its band), the transpose of `_softmax_band`'s reads.
+    """dband = dL/d(products of a block with its band).
 
-    ds_row: (W, K) dL/ds; dband: (pixels, B), overwritten; the rest as in `_softmax_band`.
+    ds_row: (W, K) dL/ds; dband: (pixels, B), overwritten, of pixels from ``x_start`` and a band
+    from ``band_start``; the rest: see `LabelPositions`.
     """
     label_count = offsets.size
     for i in range(dband.shape[0]):

@@ -5,9 +5,9 @@
 The twin of ``correlation_cpu.py``.  A block of threads takes 32 neighbouring pixels of a row and
 multiplies them with all pixels of the other row at 128 neighbouring offsets; a thread keeps 4
 pixels x 8 offsets in registers, for which it needs only 11 pixels of the other row.  From these
-products, in shared memory, the scores of the labels are taken or interpolated.  They wait in the
-volume, which they leave neither the cache nor the block for, until all labels are there and the
-softmax replaces them.  `scores_backward` is in ``correlation_gradient_cuda.py``.
+products, in shared memory, the scores of the labels are taken or interpolated.  They are kept in
+the volume, in cache and written and read by one block only, until all labels are done and the
+softmax replaces them.  `scores_backward` is in ``cuda/correlation_gradient.py``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a ker
 
 _WARP = 32
 _ALL_LANES = 0xFFFFFFFF
-_PIXELS = 32  # of a block
-_OFFSETS = 128  # of a block, at a time
-_RUN = 4  # pixels of a thread,
-_SPAN = 8  # each with so many offsets
+_PIXELS = 32  # per block
+_OFFSETS = 128  # per block at a time
+_RUN = 4  # pixels per thread
+_SPAN = 8  # offsets of each of them
 _THREADS = (_PIXELS // _RUN) * (_OFFSETS // _SPAN)
 _WARPS = _THREADS // _WARP
 _MOST_CHANNELS = 20  # in shared memory at a time
-# Pixels in shared memory: four more than there are, so that channels begin in different banks.
+# Strides in shared memory: four more than the pixels, so that channels begin in different banks.
 _LEFT_STRIDE = _PIXELS + 4
 _RIGHT_STRIDE = _PIXELS + _OFFSETS + 4
 _PRODUCT_STRIDE = _PIXELS + 1  # a pixel's products at neighbouring offsets in different banks
-_SOFTMAX_WARPS = 8  # of a block, each with one pixel
+_SOFTMAX_WARPS = 8  # per block, one pixel each
 
 
 def _real(dtype: str) -> Any:
@@ -83,7 +83,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     @cudalib.device_function
     def bring(features: Any, row: Any, x: Any, width: Any, channels: Any, channel: Any,
               shared: Any, place: Any, stride: Any) -> None:  # fmt: skip
-        # Channels of one pixel to shared memory, zeros beyond the image.
+        # Copy channels of one pixel to shared memory; zeros beyond the image.
         values = cuda.local.array(4, real)
         for i in range(4):
             values[i] = real(0)
@@ -105,8 +105,8 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
         width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any, advance: Any,
     ) -> None:  # fmt: skip
         # left, right: (H, W, C); offsets, fractions: (K,), see `label_positions`; volume:
-        # (H, W, K); firsts: (chunks + 1,) labels, where those of the next chunk of offsets begin;
-        # highest: offset of all; advance: from the highest of a chunk to that of the next.
+        # (H, W, K); firsts: (chunks + 1,), the first label of each chunk of offsets; highest: the
+        # largest offset; advance: from the highest offset of a chunk to that of the next.
         shared = cuda.shared.array(places, real, ALIGNMENT)
         thread = uint32(cuda.threadIdx.x)
         lane = uint32(thread % _WARP)
@@ -169,7 +169,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
             cuda.syncthreads()
 
             # A warp takes a pixel, a lane a label.  A label that looks outside the image scores 0
-            # and stays in the softmax (SPEC 4).
+            # and stays in the softmax (docs/model.md 4).
             first, last = uint32(firsts[number]), uint32(firsts[number + 1])
             pixel = warp
             while pixel < here:
@@ -237,7 +237,7 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     if not volume.size:
         return volume
 
-    # Chunks of offsets; one for interpolation belongs to two of them.
+    # Chunks of offsets; where labels are interpolated, neighbouring chunks share one offset.
     advance = _OFFSETS - positions.reach
     chunk_of_label = (positions.offsets[0] - positions.offsets) // advance
     chunks = int(chunk_of_label[-1]) + 1

@@ -1,6 +1,6 @@
 """Dual_MM on the CPU: sweeps over all chains, lower bound, read-out, energy, refinement.
 
-The CRF energy of a labelling ``x`` on the 4-connected grid is (paper, eq. 1)
+The CRF energy of a label map ``x`` on the 4-connected grid is (paper, eq. 1)
 
     E(x) = sum_i f_i(x_i) + sum_ij w_ij * rho(|x_i - x_j|),   rho = 0, P1, P2 for 0, 1, >= 2.
 
@@ -25,7 +25,7 @@ from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
 
-# Chains that a thread takes at a time: few, so that the threads finish together.
+# Chains that a thread processes at a time: few, so that the threads finish together.
 _CHAINS_PER_BLOCK = 4
 
 
@@ -39,10 +39,12 @@ def _sweep(
     penalties: tuple[Any, Any],
     plain: bool,
 ) -> float:
-    """All chains of one orientation: out = f - costs + F (SPEC 6.2), or F; returns the bound.
+    """All chains of one orientation: out = f - costs + F (docs/model.md 6.2), or F.
 
-    The arrays are those of `move_minorants`; grid: number of chains, their length, pixels from
-    chain to chain and from node to node.
+    Returns the lower bound.
+
+    Arrays as in `move_minorants`; grid: number of chains, their length, pixels from chain to chain
+    and from node to node.
     """
     chains, nodes, *_ = grid
     optima = np.empty(chains, np.float64)
@@ -82,7 +84,7 @@ def dual_mm(
         Penalties of a jump by one label and by more, ``0 <= p1 <= p2``.
     iterations
         Number of row + column sweeps, at least 1.
-    row_labels
+    row_label_map
         If given, an int32 array (H, W) that receives the argmin (the lowest on ties) of the
         minorant of the last row sweep; where it differs from the solution, the two families of
         chains disagree.
@@ -127,7 +129,7 @@ def _minimum_of(row: Any) -> Any:
 
 @njit(parallel=True, cache=True, error_model="numpy")
 def _argmin_rows(volume: Any, label_map: Any) -> None:
-    """labels[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
+    """label_map[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
     for i in prange(volume.shape[0]):
         row = volume[i]
         lowest = _minimum_of(row)
@@ -139,7 +141,7 @@ def _argmin_rows(volume: Any, label_map: Any) -> None:
 
 @njit(parallel=True, cache=True, error_model="numpy")
 def _read_out_rows(minorant: Any, label_map: Any) -> None:
-    """labels[i] = the label that `read_out` takes for pixel i; minorant: (N, K)."""
+    """label_map[i] = the label that `read_out` chooses for pixel i; minorant: (N, K)."""
     tolerance = minorant.dtype.type(TIE_TOLERANCE)
     for i in prange(minorant.shape[0]):
         row = minorant[i]
@@ -164,11 +166,11 @@ def argmin(volume: np.ndarray) -> np.ndarray:
 
 
 def read_out(minorant: np.ndarray) -> np.ndarray:
-    """The labelling that Dual_MM's minorant stands for: (H, W, K) -> int32 (H, W).
+    """The solution that Dual_MM's minorant stands for: (H, W, K) -> int32 (H, W).
 
-    The smallest cost wins.  Costs that equal it up to rounding are ties, which are frequent where
-    the image has no texture; they are broken as the published program does (SPEC 6.3): the first
-    block of eight labels that holds a tied one, and in it the highest tied label.
+    The smallest cost wins.  Costs equal to it up to rounding are ties, which are frequent where
+    the image has no texture.  The tie-break is that of the published program (docs/model.md 6.3):
+    the first block of eight labels that contains a tied one, and in it the highest tied label.
     """
     label_map = np.empty(minorant.shape[:2], np.int32)
     _read_out_rows(minorant.reshape(-1, minorant.shape[2]), label_map.reshape(-1))
@@ -179,7 +181,7 @@ def read_out(minorant: np.ndarray) -> np.ndarray:
 def _row_energies(
     f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any, rows: Any
 ) -> None:
-    """rows[y] = the terms of E(labels) that row y owns; f: (H, W, K); the rest (H, W)."""
+    """rows[y] = the terms of E(label_map) that row y owns; f: (H, W, K); the rest (H, W)."""
     height, width = label_map.shape
     for y in prange(height):
         total = 0.0
@@ -198,7 +200,7 @@ def _row_energies(
 def energy(
     f: np.ndarray, wx: np.ndarray, wy: np.ndarray, p1: float, p2: float, label_map: np.ndarray
 ) -> float:
-    """Energy (paper, eq. 1) of a labelling, accumulated in float64; arguments as `dual_mm`."""
+    """Energy (paper, eq. 1) of a label map, accumulated in float64; arguments as `dual_mm`."""
     rows = np.empty(f.shape[0], np.float64)
     _row_energies(f, wx, wy, float(p1), float(p2), label_map, rows)
     return float(rows.sum())
@@ -206,7 +208,7 @@ def energy(
 
 @njit(parallel=True, cache=True, error_model="numpy")
 def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None:
-    """offsets[i] = sub-label shift in pixels; volume: (N, K); labels, offsets: (N,)."""
+    """offsets[i] = sub-label shift in pixels; volume: (N, K); label_map, offsets: (N,)."""
     top = volume.shape[1] - 1
     for i in prange(volume.shape[0]):
         z = label_map[i]
@@ -220,14 +222,14 @@ def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None
 
 
 def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray:
-    """Sub-label refinement by a parabola through three costs (paper, eq. 13; SPEC 7).
+    """Sub-label refinement by a parabola through three costs (paper, eq. 13; docs/model.md 7).
 
     Parameters
     ----------
     volume
         Costs (H, W, K): the minorant of `dual_mm`.
-    labels
-        Its read-out (H, W).
+    label_map
+        Its read-out, int32 (H, W).
     step
         Disparity between neighbouring labels, in pixels.
 

@@ -1,6 +1,6 @@
-"""Dual_MM on the GPU: the twin of ``dualmm_cpu.py``; the sweeps themselves are in ``chains_cuda``.
+"""Dual_MM on the GPU: the twin of ``dualmm_cpu.py``; the sweeps are in ``cuda/chains.py``.
 
-Read-out gives every pixel a warp, whose lanes share its labels.
+In the read-out a warp processes a pixel, each lane some of its labels.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def dual_mm(
 ) -> tuple[Any, np.ndarray]:
     """Minimise the CRF by Dual_MM; arguments and results as `dualmm_cpu.dual_mm`.
 
-    ``f``, the minorant and ``row_labels`` are on the device, the bounds are not.
+    ``f``, the minorant and ``row_label_map`` are on the device, the bounds are not.
     """
     height, width, label_count = f.shape
     volume = cudalib.to_device(f).reshape(-1)
     weights = [cudalib.to_device(w, volume.dtype).reshape(-1) for w in (wx, wy)]
     rows, columns = (height, width, width, 1), (width, height, 1, width)
-    turns = [cudalib.empty(volume.shape, volume.dtype) for _ in range(2)]
+    volumes = [cudalib.empty(volume.shape, volume.dtype) for _ in range(2)]
     sweeps = 2 * iterations
     minima = cudalib.empty((height * width,), volume.dtype)
     sums = []
@@ -52,8 +52,8 @@ def dual_mm(
         # The costs start as f, and f - f + F is F.
         move_minorants(
             volume,
-            turns[(sweep - 1) % 2] if sweep else volume,
-            turns[sweep % 2],
+            volumes[(sweep - 1) % 2] if sweep else volume,
+            volumes[sweep % 2],
             weights[sweep % 2],
             minima,
             row_label_map.reshape(-1) if vote else no_winners,
@@ -63,7 +63,7 @@ def dual_mm(
             vote=vote,
         )
         sums.append(add_up(minima))
-    minorant = turns[(sweeps - 1) % 2].reshape(height, width, label_count)
+    minorant = volumes[(sweeps - 1) % 2].reshape(height, width, label_count)
     return minorant, np.array([total(x) for x in sums])
 
 
@@ -71,7 +71,7 @@ def dual_mm(
 
 
 @device_function
-def _lowest_of_warp(value: Any) -> Any:
+def _warp_min(value: Any) -> Any:
     """The minimum over the lanes, in all of them."""
     value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 16))
     value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 8))
@@ -81,11 +81,11 @@ def _lowest_of_warp(value: Any) -> Any:
 
 
 @kernel_family(("float32", False), ("float32", True))
-def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
-    """chosen[i] = the label of smallest cost of pixel i.
+def _read_out_kernel(dtype: str, break_ties: bool) -> Kernel:
+    """label_map[i] = the label of smallest cost of pixel i, the lowest on ties.
 
-    Without ``ties`` the lowest of them; with ``ties`` as `dualmm_cpu.read_out` breaks them.  The
-    second look at the costs finds them in the cache.
+    With ``break_ties``, the tie-break is that of `dualmm_cpu.read_out`.  The second pass over the
+    costs finds them in cache.
     """
     number = getattr(numba, dtype)
     infinity = math.inf
@@ -100,37 +100,37 @@ def _read_out_kernel(dtype: str, ties: bool) -> Kernel:
         low = number(infinity)
         for k in range(lane, label_count, _LANES):
             low = min(low, volume[at + uint64(k)])
-        low = _lowest_of_warp(low)
+        low = _warp_min(low)
         limit = low
-        if ties:
+        if break_ties:
             limit = low + number(TIE_TOLERANCE) * abs(low)
         first = int32(_NO_LABEL)
         for k in range(lane, label_count, _LANES):
             if volume[at + uint64(k)] <= limit:
                 first = min(first, int32(k))
-        first = _lowest_of_warp(first)
-        if first == _NO_LABEL:  # all costs are NaN; who looks the label up must stay inside
+        first = _warp_min(first)
+        if first == _NO_LABEL:  # all costs are NaN: callers need a valid index
             first = int32(0)
-        if ties:
+        if break_ties:
             # The highest tied label of its block: the lowest of the negated ones.
             begin = int32(first // TIE_BLOCK * TIE_BLOCK)
             k = int32(begin + lane)
             tied = int32(-first)
             if lane < TIE_BLOCK and k < label_count and volume[at + uint64(k)] <= limit:
                 tied = int32(-k)
-            first = int32(-_lowest_of_warp(tied))
+            first = int32(-_warp_min(tied))
         if lane == 0:
             label_map[uint32(pixel)] = first
 
     return dualmm_read_out
 
 
-def _label_per_pixel(volume: Any, ties: bool) -> Any:
+def _label_per_pixel(volume: Any, break_ties: bool) -> Any:
     volume = cudalib.to_device(volume)
     height, width, label_count = volume.shape
     label_map = cudalib.empty((height, width), np.int32)
     launch(
-        _read_out_kernel(str(volume.dtype), ties), blocks_for(label_map.size, _WARPS), _BLOCK,
+        _read_out_kernel(str(volume.dtype), break_ties), blocks_for(label_map.size, _WARPS), _BLOCK,
         volume.reshape(-1), label_map.reshape(-1), label_map.size, label_count,
     )  # fmt: skip
     return label_map
@@ -138,23 +138,23 @@ def _label_per_pixel(volume: Any, ties: bool) -> Any:
 
 def argmin(volume: Any) -> Any:
     """The label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""
-    return _label_per_pixel(volume, ties=False)
+    return _label_per_pixel(volume, break_ties=False)
 
 
 def read_out(minorant: Any) -> Any:
-    """The labelling that a minorant stands for, as `dualmm_cpu.read_out`."""
-    return _label_per_pixel(minorant, ties=True)
+    """The solution that a minorant stands for, as `dualmm_cpu.read_out`."""
+    return _label_per_pixel(minorant, break_ties=True)
 
 
 # ---------------------------------------------------------------- costs of single labels
 
-# A look-up of one label per lane would get 4 bytes of each sector of 32 that memory delivers.  So
-# the lanes are grouped by sectors (8 for float32, 4 for float64): the lanes of a group take turns
-# at asking, all of them read the sector that the asker needs, and those that hold its costs pass
-# them on.  The memory traffic is the least that look-ups can have, a sector per pixel and for the
-# refinement sometimes two, each asked for once; going through all labels of a pixel would read
-# K / 8 of them.  It is also what limits these kernels: the turns take less time.  Indices fit into
-# 32 bits, since no device array has more elements (`devices.py`).
+# If every lane looked up its own label, it would use 4 bytes of each 32-byte sector that memory
+# delivers.  So lanes are grouped by sectors (8 for float32, 4 for float64): they take turns, all
+# lanes of the group load the sector that one of them needs, and those that hold its costs pass them
+# on by shuffles.  Memory traffic is then minimal, one sector per pixel and for the refinement
+# sometimes two, each loaded once; a pass over all labels of a pixel would load K / 8.  It is also
+# what limits these kernels: the turns take less time.  Indices fit into 32 bits, since no device
+# array has more elements (`devices.py`).
 _SECTOR_BYTES = 32
 
 
@@ -177,10 +177,10 @@ def _energy_kernel(dtype: str) -> Kernel:
         f: Any, wx: Any, wy: Any, p1: Any, p2: Any, label_map: Any, terms: Any,
         height: Any, width: Any, label_count: Any,
     ) -> None:  # fmt: skip
-        # f: (height * width, labels); the others: (height * width,).
+        # f: (height * width, K); the others: (height * width,).
         thread = uint32(cuda.grid(1))
         pixels = int32(height * width)
-        i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
+        i = min(thread, uint32(pixels - 1))  # every lane takes part in the shuffles
         label = label_map[i]
         member = uint32(thread % sector)
         group = uint32(cuda.threadIdx.x % _LANES - member)
@@ -210,7 +210,7 @@ def _energy_kernel(dtype: str) -> Kernel:
 
 
 def energy(f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any) -> float:
-    """Energy (paper, eq. 1) of a labelling, accumulated in float64; arguments as `dual_mm`."""
+    """Energy (paper, eq. 1) of a label map, accumulated in float64; arguments as `dual_mm`."""
     f = cudalib.to_device(f)
     height, width, label_count = f.shape
     terms = cudalib.empty((height * width,), np.float64)
@@ -234,15 +234,15 @@ def _refine_kernel(dtype: str) -> Kernel:
     def dualmm_refine(
         volume: Any, label_map: Any, step: Any, offsets: Any, pixels: Any, label_count: Any
     ) -> None:
-        # volume: (pixels, labels); chosen, offsets: (pixels,).
+        # volume: (pixels, K); label_map, offsets: (pixels,).
         thread = uint32(cuda.grid(1))
-        i = min(thread, uint32(pixels - 1))  # no lane leaves before the others are served
+        i = min(thread, uint32(pixels - 1))  # every lane takes part in the shuffles
         z = label_map[i]
         inside = 0 < z < label_count - 1
         member = uint32(thread % sector)
         group = uint32(cuda.threadIdx.x % _LANES - member)
         last = uint32(uint32(pixels) * uint32(label_count) - 1)
-        # Who has no parabola asks for its first cost, which is there, and ignores the answers.
+        # At the first and last label there is no parabola: any valid index will do.
         at = int32(i * uint32(label_count) + uint32(z - 1 if inside else 0))
         before, here, after = number(0), number(0), number(0)
         for turn in range(sector):
@@ -250,8 +250,8 @@ def _refine_kernel(dtype: str) -> Kernel:
             place = uint32(asked % sector)
             own = uint32(asked - place + member)
             held = volume[min(own, last)]
-            # Costs beyond the sector stand at the beginning of the next one, where this one has
-            # costs that nobody asked for.
+            # Costs beyond this sector are at the beginning of the next; lanes whose own cost was
+            # not requested take them.
             if place + 2 >= sector:
                 next_held = volume[min(uint32(own + sector), last)]
                 if member < place:

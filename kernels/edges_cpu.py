@@ -78,7 +78,8 @@ def contrast_weights(
     image
         Left image (H, W, 3), RGB in [0, 1].
     scale, alpha, beta
-        The factor and the shape of the weight function; ``scale`` is the cfg's ``lambda``.
+        The factor and the shape of the weight function; published cfg files call ``scale``
+        ``lambda``.
 
     Returns
     -------

@@ -35,7 +35,7 @@ def _gaussian_taps() -> list[float]:
 def _luma_kernel(dtype: str) -> Kernel:
     """Luma of the pixels of an image, three channels each.
 
-    A block reads its pixels as they lie in memory and then takes them apart.
+    A block reads its pixels in memory order and then separates the channels.
     """
     number = getattr(numba, dtype)
     values = _THREADS * _CHANNELS

@@ -1,4 +1,4 @@
-"""Where the labels of the correlation look, for the kernels of both directions and devices."""
+"""Which pixels the labels of the correlation read: forward and backward, both engines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class LabelPositions(NamedTuple):
 
     offsets: np.ndarray  # (K,) int32, descending
     fractions: np.ndarray  # (K,), 0 for disparities of whole pixels
-    whole: bool  # every label one pixel further than the label before it, no fractions
-    lowest: int  # the smallest and the largest offset that is read
-    highest: int
+    whole: bool  # each label is one pixel further than the previous one, without fractions
+    lowest: int  # smallest offset that is read
+    highest: int  # largest offset that is read
 
     @property
     def label_count(self) -> int:
@@ -26,7 +26,7 @@ class LabelPositions(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """1 if there are labels that need two pixels, else 0."""
+        """1 if some label is interpolated between two pixels, else 0."""
         return self.highest - int(self.offsets[0])
 
 

@@ -1,9 +1,9 @@
-"""Large arrays whose memory is used again.
+"""Large arrays whose memory is reused.
 
-The pages of a fresh array cost time when they are touched first: for the volumes of a KITTI pair
-that takes longer than computing what goes into them.  `empty` therefore hands out the memory of
-earlier arrays that nobody refers to any more.  The memory in use and the memory kept together
-never exceed what was in use at once at some time by more than an eighth.
+The pages of a new array cost time when they are first touched: for the volumes of a KITTI pair
+that takes longer than computing their contents.  `empty` therefore returns memory of earlier arrays
+that are no longer referenced.  Memory in use plus memory kept never exceeds the peak of memory in
+use by more than an eighth.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 
 _SMALLEST = 1 << 20  # bytes; smaller arrays are left to NumPy
 _WASTE = 4  # an array may take a block up to this many times its size
-_SLACK = 1.125  # so that a small new array does not push out a large block
+_SLACK = 1.125  # so that a small new array does not evict a large block
 
 
 class _Lease:
-    """A block of memory on loan; it goes back when the last array that uses it is gone."""
+    """A block of memory on loan, returned when the last array that uses it is gone."""
 
     def __init__(self, block: np.ndarray, returned: deque[np.ndarray]) -> None:
         self._block = block
@@ -34,7 +34,7 @@ class _Lease:
 
 
 class Pool:
-    """Blocks of memory in use and blocks that wait to be used again."""
+    """Blocks of memory in use and blocks kept for reuse."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Pool:
 
     @property
     def kept(self) -> int:
-        """Bytes that wait to be used again."""
+        """Bytes kept for reuse."""
         with self._lock:
             self._collect()
             return sum(block.nbytes for block in self._free)
@@ -73,7 +73,7 @@ class Pool:
             block = min(fitting, key=lambda b: b.nbytes)
             self._free = [b for b in self._free if b is not block]
         else:
-            # The oldest blocks make room first.
+            # Free the oldest blocks first.
             in_use = self._lent + size
             room = _SLACK * max(self._most_lent, in_use) - in_use
             while sum(b.nbytes for b in self._free) > room:
@@ -93,5 +93,5 @@ empty = _POOL.empty
 
 
 def kept() -> int:
-    """Bytes that wait to be used again."""
+    """Bytes kept for reuse."""
     return _POOL.kept

@@ -1,6 +1,6 @@
-"""The minorant of a chain of pixels: messages and recursive bisection (SPEC 6.4), on the CPU.
+"""The minorant of a chain of pixels: messages and recursive bisection (docs/model.md 6.4), CPU.
 
-A message takes some twenty nanoseconds of vector instructions, and Dual_MM needs tens of millions
+A message takes about twenty nanoseconds of vector instructions, and Dual_MM needs tens of millions
 of them.  So everything here works on pointers, and apart from the volumes a chain needs only the
 few dozen rows of costs that its bisection reads again, which stay in the first-level cache
 (`_walk`).
@@ -22,7 +22,7 @@ __all__ = ["move_minorants", "scratch_arrays"]
 # stencil needs no special case at the first and last label.
 _MARGIN = 8
 
-# Rows of the scratch buffer: two that take turns on a walk, two for a cut, then the stack.
+# Rows of the scratch buffer: two that a walk alternates between, two for a cut, then the stack.
 _TURNS = 0
 _SPLIT = 2
 _NEGATED = 3
@@ -39,15 +39,15 @@ class _Chain(NamedTuple):
     """A chain of pixels ``step`` apart; the pointers point to the values of its first node."""
 
     f: Any  # unary costs, K per pixel
-    costs: Any  # costs of the family of chains at work, K per pixel
-    out: Any  # receives the costs of the other family; the same memory as `costs`, or another
+    costs: Any  # costs of the family of chains being processed, K per pixel
+    out: Any  # receives the costs of the other family; may be the same memory as `costs`
     weights: Any  # of the edge to the next node, one per pixel
     winners: Any  # receives the argmin of F, one per pixel ...
     vote: bool  # ... if this is set
     plain: bool  # the other family gets F itself instead of f - costs + F
     nodes: int
     step: int
-    ahead: int  # pixels to the chain that will be processed next
+    ahead: int  # pixels from this chain to the one processed next
     label_count: int
     p1: Any
     p2: Any
@@ -65,7 +65,7 @@ class _Scratch(NamedTuple):
 # In the kernels from here to `_winner` all pointers are to K labels of a node, and ``source``
 # to a row with margins, so that ``source[-1]`` is +inf; ``low`` is the minimum of the source.
 # ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.  The order of the
-# operations is that of SPEC 6.4, to the last bit: no contraction to FMA.
+# operations is that of docs/model.md 6.4, to the last bit: no contraction to FMA.
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -103,7 +103,7 @@ def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label
 def _pass_out(
     source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, label_count: int
 ) -> Any:
-    """F = base + msg(source), out = f - out + F (SPEC 6.2); returns the minimum of F."""
+    """F = base + msg(source), out = f - out + F (docs/model.md 6.2); returns min F."""
     restrict_arguments()
     jump = p2 + low
     lowest = source[-1]
@@ -199,10 +199,10 @@ def _walk(
     """Pass messages on from node ``start``, in row ``top``, over ``steps`` edges.
 
     The node where the walk ends will be the fresh end of an interval of ``size`` nodes whose far
-    end is ``start`` (SPEC 6.4).  Of the rows on the way the recursion reads those where a far
-    part begins: the far part has size // 2 nodes, its own far part size // 4, and so on to 1,
-    the start itself.  They and the last row are pushed on the stack; all others only feed the
-    next step.  Returns the top of the stack.
+    end is ``start`` (docs/model.md 6.4).  Of the rows on the way, the recursion reads those where a
+    far part begins: the far part has size // 2 nodes, its own far part size // 4, and so on to 1,
+    the start itself.  They and the last row are pushed on the stack; all others are only needed
+    for the next step.  Returns the top of the stack.
     """
     label_count, pitch = chain.label_count, scratch.pitch
     halvings = 0
@@ -292,7 +292,7 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
         b = a + way
         top = _walk(chain, scratch, fresh, way, near_size - 1, near_size, row)
 
-        # Cut the edge (a, b).  `row - 1` is where b was left on the way from the far end.
+        # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
         pixel_a, pixel_b = a * step, b * step
         weight = chain.weights[min(pixel_a, pixel_b)]
         p1, p2 = chain.p1 * weight, chain.p2 * weight
@@ -300,8 +300,8 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
         row_a, row_b = advance(rows, top * pitch), advance(rows, (row - 1) * pitch)
         split_low = _split(row_a, minima[top], p1, p2, r, row_b, split, label_count)
 
-        # A part of one node is finished: its row holds what came from outside, so m is added to
-        # it.  A larger part starts anew from the node's own cost, its fresh end now at the cut.
+        # A part of one node is finished: its row holds all other messages, so m is added to it.
+        # A larger part starts again from the node's own cost, with its fresh end at the cut.
         if near_size > 1:
             cost_a = advance(chain.costs, pixel_a * label_count)
             minima[top], negated_low = _reply(
@@ -339,7 +339,7 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
                 bound += _pass_out(negated, negated_low, p1, p2, row_b, f_b, out_b, label_count)
             _prefetch_ahead(chain, pixel_b)
 
-        # On top of the stack, hence next: the near part was read last and is in cache.
+        # Pushed last, hence processed next: the near part is still in cache.
         if near_size > 1:
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = a, fresh, top
             waiting += 3
@@ -384,10 +384,11 @@ def move_minorants(
     The chains in [begin, end) are processed.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
-    ``f - costs + F`` (SPEC 6.2) and is the same array as ``costs``, or receives F (``plain``) and
-    may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the
-    argmin of F, or (0,) if nobody asks; rows, minima, pending: from `scratch_arrays`; optima:
-    one per chain, receives the sum of the minima of F, which is the optimum of the chain.
+    ``f - costs + F`` (docs/model.md 6.2) and is the same array as ``costs``, or receives F
+    (``plain``) and may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,)
+    receives the argmin of F, or (0,) if it is not wanted; rows, minima, pending: from
+    `scratch_arrays`; optima: one per chain, receives the sum of the minima of F, which is the
+    optimum of the chain.
     """
     label_count = f.shape[1]
     scratch = _Scratch(

@@ -1,9 +1,9 @@
 """Convolution as a sum over windows, for every kernel size and for float32 and float64.
 
-A row of the image is cut into tiles of some hundred pixels whose windows are gathered into a small
-matrix that stays in cache and is multiplied by the kernels there.
+A row of the image is cut into tiles of about a hundred pixels whose windows are gathered into a
+small matrix, which is multiplied by the kernels while it is in cache.
 
-The functions are those of ``winograd.py``; ``conv_cpu.py`` chooses and runs them.
+The functions have the same interface as those of ``winograd.py``; ``conv_cpu.py`` chooses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
 def scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, windows and product of one worker; zeros, because unused lanes take part as well."""
+    """Strip, windows and product of one worker; zeros, because unused lanes are multiplied, too."""
     kh, kw, inputs, outputs = taps
     strip = np.zeros(max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs), dtype)
     # More rows than pixels, because `multiply_transposed` reads a little past the end.
@@ -131,6 +131,6 @@ def gradient_rows(
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
-    """The gradient (kh, kw, I, O) out of the sums of `gradient_rows`."""
+    """The gradient (kh, kw, I, O) from the sums of `gradient_rows`."""
     kh, kw, inputs, outputs = taps
     return sums[: kh * kw * inputs, :outputs].reshape(taps)

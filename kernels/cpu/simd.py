@@ -2,8 +2,8 @@
 
 Numba's own ``min``, ``exp`` and ``tanh`` do not vectorise: ``min`` keeps NaN semantics, so a
 reduction over it stays scalar (``vminss``), and ``exp`` and ``tanh`` are calls into libm.  The
-three functions here inline to straight-line code.  They assume numbers, not NaN: the callers
-check their inputs once instead of paying in every inner loop.
+three functions here inline to straight-line code.  They assume that no argument is NaN: callers
+check their inputs once instead of in every inner loop.
 
 ``exp`` and ``tanh`` are approximations in float32 (relative error below 3e-7, checked by the
 tests) and the exact library functions in float64, which the gradient checks use.

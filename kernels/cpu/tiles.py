@@ -1,9 +1,9 @@
 """Tiles of a convolution: cut them out, multiply them by the kernels, apply tanh.
 
-What the direct (``direct.py``) and the Winograd convolution (``winograd.py``) share.  Both
+Shared by the direct (``direct.py``) and the Winograd convolution (``winograd.py``).  Both
 multiply thousands of small matrices by the same kernels.  BLAS copies both factors into an order
 of its own in every call, which costs a fifth of the time at these sizes; here the kernels are
-brought into that order once (`pack`) and the tile is read where it lies.
+brought into that order once (`pack`) and the tile is read in place.
 
 A block of the product stays in twelve registers while the loop runs over the inner dimension:
 4 rows by 3 vectors where that many columns are left, 12 rows by 1 vector for the rest.  Numba
@@ -43,7 +43,7 @@ _REGISTER_BYTES = 32
 
 # A block has 12 sums: enough to hide the latency of the multiply-add, few enough to leave
 # registers for the factors.  100 columns are 4 * 24 + 4, so that wide blocks of 24 columns leave
-# hardly any lane unused in the layers of the paper.
+# few lanes unused in the layers of the paper.
 _WIDE_ROWS, _WIDE_VECTORS = 4, 3
 _NARROW_ROWS = 12
 
@@ -115,7 +115,7 @@ def finish(source: Any, activate: bool, target: Any) -> None:
 
 
 class Vector(types.Type):
-    """A register full of numbers, inside compiled functions only."""
+    """A SIMD register, inside compiled functions only."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype

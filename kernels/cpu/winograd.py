@@ -13,10 +13,10 @@ larger tiles save more products but lose a digit.
 The gradients are the same formula read backwards: that of the input is a convolution again, that
 of the kernels is  dg = G^T [ sum over tiles (B^T d B) * (A dy A^T) ] G.
 
-A row of tiles is worked off in blocks whose transforms, V of the input and M of the output, stay
-in cache.  Patches that stick out of the image are cut out of a zero-filled strip, so that no
-padded image is ever made.  The functions are those of ``direct.py``; ``conv_cpu.py`` chooses and
-runs them.
+A row of tiles is processed in blocks whose transforms, V of the input and M of the output, stay in
+cache.  Patches that extend beyond the image are cut from a zero-filled strip, so that no padded
+image is ever made.  The functions have the same interface as those of ``direct.py``;
+``conv_cpu.py`` chooses.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from .tiles import (
 
 _POINTS = 16
 _BLOCK = 3 * TILE_ROWS  # tiles; V and M of 100 channels then take 0.45 MB, the L2 cache of a core
-_CHANNELS = 16  # below that the transforms cost more than the products they save
+_CHANNELS = 16  # below this the transforms cost more than the products they save
 
 
 def suits(weight: np.ndarray) -> bool:
-    """Whether these functions are made for kernels of such shape and type."""
+    """Whether these functions support, and speed up, kernels of this shape and type."""
     outputs, inputs, kh, kw = weight.shape
     return (kh, kw) == (2, 2) and min(outputs, inputs) >= _CHANNELS and weight.dtype == np.float32
 
@@ -124,7 +124,7 @@ def _input_to_points(source: Any, start: int, line: int, tiles: int, V: Any) -> 
     channels, lanes = V.shape[2], vector_lanes(V)
     for t in range(tiles):
         for begin in range(0, channels, lanes):
-            c = min(begin, channels - lanes)  # the last vector overlaps: no scalar rest
+            c = min(begin, channels - lanes)  # the last vector overlaps: no scalar remainder
             at = start + 3 * t * channels + c
             r0 = _apply_b(_load4(source, at, channels))
             r1 = _apply_b(_load4(source, at + line, channels))
@@ -199,7 +199,7 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
 def scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Strip, V and M of one worker; zeros, because unused lanes take part as well."""
+    """Strip, V and M of one worker; zeros, because unused lanes are multiplied, too."""
     _, _, inputs, outputs = taps
     strip = np.zeros(4 * (3 * _BLOCK + 1) * max(inputs, outputs), dtype)
     # One point more, because `multiply_transposed` reads a little past the end.
@@ -261,6 +261,6 @@ def gradient_rows(
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
-    """The gradient (2, 2, I, O) out of the sums of `gradient_rows`."""
+    """The gradient (2, 2, I, O) from the sums of `gradient_rows`."""
     _, _, inputs, outputs = taps
     return _points_to_kernels(sums[:, :inputs, :outputs])

@@ -2,7 +2,7 @@
 
 ``prange`` cannot call BLAS through NumPy, so these kernels run Python threads: the tile loops
 release the GIL inside ``np.matmul`` and inside ``@njit(nogil=True)`` functions.  BLAS itself is
-limited to one thread meanwhile, otherwise every worker would start a team of its own.
+limited to one thread meanwhile; otherwise every worker would start threads of its own.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
         Allocates its scratch buffers once and then loops over the iterator it is given.
     tiles
         The units of work.  Tiles write disjoint results, so that their order, which depends on
-        timing, cannot change a bit of the output.
+        timing, cannot change the output.
     """
     lock = threading.Lock()
     source = iter(tiles)

@@ -1,13 +1,12 @@
-"""The minorants of all chains of an image on the GPU (SPEC 6.4): the twin of ``chains.py``.
+"""The minorants of all chains (docs/model.md 6.4) on the GPU: the twin of ``cpu/chains.py``.
 
 All intervals of one level of the bisection are cut at the same time, for all chains of one
 orientation, by one warp each.  A warp holds the costs of a node in registers, label ``k`` in lane
 ``k % 32``: neighbouring labels and the minimum over labels are a few shuffles away, and a row of
 costs is read from memory in whole lines.
 
-The rows that a later level reads wait in the output volume, at their own pixels.  Once intervals
-have at most four nodes, they are cut to the end without leaving the registers, and the results
-take the place of the rows.
+The rows that a later level reads are kept in the output volume, at their own pixels.  Intervals of
+at most four nodes are cut to the end in registers, and the results overwrite the rows.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _TYPICAL = tuple((lanes, "float32") for lanes in (1, 4, 8))
 
 
 @device_function
-def _lowest_of_warp(value: Any) -> Any:
+def _warp_min(value: Any) -> Any:
     """The minimum over the lanes, in all of them."""
     value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 16))
     value = min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 8))
@@ -55,8 +54,8 @@ def _lowest_of_warp(value: Any) -> Any:
 class _Rows:
     """Device functions on rows of ``per_lane`` registers per lane; beyond the labels is +inf.
 
-    ``at`` is a position in a flat volume: that of the lane's first label.  Indices are unsigned
-    because Numba lets signed ones count from the end, at a price.
+    ``at`` is the position of the lane's first label in a flat volume.  Indices are unsigned because
+    Numba lets signed ones count from the end, which costs instructions.
     """
 
     def __init__(self, per_lane: int, dtype: str) -> None:
@@ -70,7 +69,7 @@ class _Rows:
 
         @device_function
         def load(volume: Any, at: Any, inside: Any, row: Any) -> None:
-            """Only the last register can lie beyond the labels; ``inside`` tells."""
+            """Only the last register can lie beyond the labels: ``inside`` is false if it does."""
             for j in range(per_lane):
                 if j < last or inside:
                     row[j] = volume[at + uint64(_LANES * j)]
@@ -88,7 +87,7 @@ class _Rows:
             low = row[0]
             for j in range(1, per_lane):
                 low = min(low, row[j])
-            return _lowest_of_warp(low)
+            return _warp_min(low)
 
         @device_function
         def message(row: Any, p1: Any, p2: Any, lane: Any, target: Any) -> None:
@@ -97,7 +96,7 @@ class _Rows:
             below = cuda.local.array(per_lane, number)
             carried = number(infinity)
             for j in range(per_lane):
-                # Lane 0 continues the labels of the register before.
+                # Lane 0 continues the labels of the previous register.
                 rotated = cuda.shfl_sync(_ALL_LANES, row[j], (lane + 31) & 31)
                 below[j] = carried if lane == 0 else rotated
                 carried = rotated
@@ -114,7 +113,7 @@ class _Rows:
         def cut(
             near: Any, far: Any, p1: Any, p2: Any, r: Any, lane: Any, inside: Any, m: Any, back: Any
         ) -> None:
-            """Replace an edge by ``m`` at its near and ``back`` at its far end (SPEC 6.4).
+            """Replace an edge by ``m`` at its near and ``back`` at its far end (docs/model.md 6.4).
 
             ``r`` is the near side's share of the edge's min-marginal.
             """
@@ -139,14 +138,14 @@ class _Rows:
                 j = last - i
                 if row[j] == low:
                     label = int32(lane + _LANES * j)
-            return _lowest_of_warp(label)
+            return _warp_min(label)
 
         @device_function
         def finish(
             row: Any, cost: Any, f: Any, out: Any, minima: Any, winners: Any,
             pixel: Any, at: Any, inside: Any, lane: Any, plain: Any, vote: Any,
         ) -> None:  # fmt: skip
-            """The row is F: out = f - cost + F (SPEC 6.2), or F itself (``plain``)."""
+            """The row is F: out = f - cost + F (docs/model.md 6.2), or F (``plain``)."""
             low = lowest(row)
             if lane == 0:
                 minima[uint32(pixel)] = low
@@ -173,7 +172,7 @@ def _rows(per_lane: int, dtype: str) -> _Rows:
 # ---------------------------------------------------------------- a sweep
 #
 # Chain j begins at pixel j*chain_step, its nodes are node_step pixels apart.  Volumes are flat,
-# K values per pixel; ``costs`` are those of the family at work, ``out`` another volume.
+# K values per pixel; ``costs`` are those of the family being processed, ``out`` another volume.
 
 
 @kernel_family(*_TYPICAL)
@@ -236,9 +235,9 @@ def _begin_kernel(per_lane: int, dtype: str) -> Kernel:
 def _level_kernel(per_lane: int, dtype: str) -> Kernel:
     """Cut every interval of a level in two; intervals: (count, 2), fresh and far end of each.
 
-    The row of the fresh end waits in ``out``, and so do those which the walk from the far end left
-    behind: of an interval of n nodes those that are n//2, n//4, ..., 1 nodes from the far end,
-    since there the far parts of the intervals to come begin.
+    ``out`` holds the row of the fresh end and those that the walk from the far end left behind: in
+    an interval of n nodes those that are n//2, n//4, ..., 1 nodes from the far end, where the far
+    parts of later intervals begin.
     """
     number = getattr(numba, dtype)
     rows = _rows(per_lane, dtype)
@@ -288,7 +287,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
                 if count < near_size:
                     store(row, out, at, inside)
 
-        # Cut the edge to the other half; both parts start anew from their nodes' own costs.
+        # Cut the edge to the other half; both parts start again from their nodes' own costs.
         beyond = int32(pixel + step)
         weight = weights[uint32(min(pixel, beyond))]
         at_beyond = position(beyond, label_count, lane)
@@ -338,7 +337,7 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
         size = int32(abs(far - fresh) + 1)
         half = number(0.5)
 
-        # Nodes x, a on the near side and b, z on the far side; with less than four nodes there
+        # Nodes x, a on the near side and b, z on the far side; with fewer than four nodes there
         # is no z, with two no x either.
         row_x = cuda.local.array(per_lane, number)
         cost_x = cuda.local.array(per_lane, number)

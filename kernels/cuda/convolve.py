@@ -1,12 +1,12 @@
 """Convolution + bias + tanh of a tile of the image: the kernel behind ``conv_cuda.py``.
 
-The product of the image (pixels x taps) with the kernels (taps x filters) as on a GPU usual: a
+A product of the image (pixels x taps) with the kernels (taps x filters), tiled as usual on a GPU: a
 block of threads takes a tile of 32 pixels x a few rows x all filters, and walks over the input
 channels in chunks.  The pixels of a chunk, with the margin that the taps reach, are brought to
 shared memory once and used by all taps; so are the kernels, a few channels at a time.  A thread
 keeps the sums of 8 pixels x 10 filters in registers.  For two taps in a row it loads 12 pixels
-and 24 weights as nine vectors and does 160 multiply-adds with them, which is what makes this
-close to the arithmetic peak: nothing else is executed as often.
+and 24 weights as nine vectors and does 160 multiply-adds with them, which brings this close to the
+arithmetic peak: nothing else is executed as often.
 
 Bank conflicts: eight neighbouring threads, whose vectors of four pixels are served together,
 belong to two rows of 32 pixels.  A row takes 36 places, so that the second row falls into the
@@ -48,13 +48,13 @@ class ConvolutionTiling(NamedTuple):
     dtype: str
     kh: int
     kw: int
-    vector: bool  # the channels of a pixel begin at a multiple of 4,
-    vector_out: bool  # the filters too
-    chunk: int  # channels in shared memory at a time,
-    part: int  # of which so many with their kernels
-    filters: int  # of a thread
-    groups: int  # of so many filters each, in a block
-    rows: int  # of pixels in a block
+    vector: bool  # the channels of a pixel begin at a multiple of 4
+    vector_out: bool  # the filters of a pixel begin at a multiple of 4
+    chunk: int  # channels whose pixels are in shared memory at a time
+    part: int  # channels of a chunk whose kernels are there at a time
+    filters: int  # per thread
+    groups: int  # of filters, per block
+    rows: int  # of pixels, per block
     gated: bool  # the image is a gradient dL/dy, to be multiplied by 1 - y^2
 
     @property
@@ -74,7 +74,7 @@ class ConvolutionTiling(NamedTuple):
 
     @property
     def channel_stride(self) -> int:
-        """Places of a channel; not a multiple of 8, lest all channels be stored to one bank."""
+        """Places of a channel; not a multiple of 8, or all channels would share one bank."""
         places = (self.rows + self.kh - 1) * self.row_stride
         return places + 4 if places % 8 == 0 else places
 
@@ -149,11 +149,11 @@ def packing(dtype: str) -> cudalib.Kernel:
         # weight: (O, I, kh, kw); packed: (blocks, chunks, kh, chunk, kw, groups, padded_filters),
         # zeros where there is no filter or channel.
         # With swap, inputs and outputs change roles and the taps keep their order: the transpose,
-        # which takes gradients back.  Without it the taps are rotated (true convolution, SPEC 1).
+        # which takes gradients back.  Without it the taps are rotated (docs/model.md 3).
         at = uint32(cuda.grid(1))
         if at >= size:
             return
-        # Neighbouring threads read neighbouring weights, and write where these belong.
+        # Neighbouring threads read neighbouring weights and scatter them.
         v = uint32(at % kw)
         rest = uint32(at // kw)
         u = uint32(rest % kh)
@@ -211,8 +211,8 @@ def convolution(tiling: ConvolutionTiling) -> cudalib.Kernel:
     row_results = TILE_WIDTH * block_filters
     out_step = 4 if tiling.vector_out else 1  # filters stored at a time
 
-    # Calls with constant taps, since the newest compiler leaves the loop over them as it is, and
-    # what is indexed by a variable cannot be in registers.
+    # Calls with constant taps, since the newest compiler does not unroll a loop over them, and an
+    # array indexed by a variable cannot stay in registers.
     @cudalib.device_function
     def add_tap(sums: Any, x: Any, weights: Any, tap: Any, v: Any) -> None:
         w = cuda.local.array(padded_filters, real)
@@ -328,8 +328,8 @@ def convolution(tiling: ConvolutionTiling) -> cudalib.Kernel:
 
         # A thread holds neighbouring pixels, whose filters are far apart in memory.  A row of the
         # tile at a time goes through shared memory, so that neighbouring threads write
-        # neighbouring filters.  The biases take the place of the weights: read from memory one by
-        # one they would cost layers of few channels more than the image does.
+        # neighbouring filters.  The biases replace the weights in shared memory: read from global
+        # memory one by one, they would cost layers of few channels more than the image does.
         at = thread
         while at < block_filters:
             out = uint32(first_out + at)
@@ -339,7 +339,7 @@ def convolution(tiling: ConvolutionTiling) -> cudalib.Kernel:
         for f in range(filters):
             for i in range(_RUN):
                 sums[f * _RUN + i] += weights[uint64(group * filters + f)]
-        # A gap after each run of pixels, lest all runs be stored to the same banks.
+        # A gap after each run of pixels, so that runs are stored to different banks.
         own = uint32(run_column * block_filters + run % _RUNS * _GAP + group * filters)
         for row in range(rows):
             if row == run_row:

@@ -27,12 +27,12 @@ __all__ = ["scores_backward"]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
-_PIXELS = 32  # of a block, and partners at a time
-_RUN = 4  # pixels of a thread, and channels
+_PIXELS = 32  # per block, and partners at a time
+_RUN = 4  # pixels and channels per thread
 _RUNS = _PIXELS // _RUN
 _MOST_GROUPS = 25  # of channels per block
 _UNROLLED = 4  # partners per step of the inner loop
-_STRIDE = _PIXELS + 4  # a row of D: not all rows in the same banks
+_STRIDE = _PIXELS + 4  # of a row of D, so that rows begin in different banks
 
 
 @cudalib.kernel_family(

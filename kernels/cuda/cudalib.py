@@ -1,4 +1,4 @@
-"""The only file that imports ``cuda``: kernels that compile when first used, and GPUs.
+"""The only file that imports ``numba.cuda``: kernels compiled on first use, and GPUs.
 
 What a ``*_cuda.py`` file needs to know:
 
@@ -81,7 +81,7 @@ def _cuda() -> Any:
 def _bind(function: Callable[..., None]) -> None:
     """Give a function the real ``cuda`` and the compiled versions of its device functions.
 
-    They are looked up among its globals and its closure, which is where Numba looks.
+    They are replaced in its globals and its closure, which is where Numba looks them up.
     """
     scope = function.__globals__
     scope["cuda"] = _cuda()
@@ -104,7 +104,7 @@ class _DeviceFunction:
     def compiled(self) -> Any:
         """The dispatcher of ``numba.cuda``, which compiles when a kernel does."""
         if self._compiled is None:
-            # Known before its own names are bound, which may lead back here.
+            # Set before its own names are bound, which may recurse to here.
             self._compiled = _cuda().jit(device=True)(self._function)
             _bind(self._function)
         return self._compiled
@@ -113,7 +113,7 @@ class _DeviceFunction:
 def device_function(function: Callable[..., Any]) -> Any:
     """Mark a function that kernels call.
 
-    If it uses ``cuda`` it has to stand in the file of the kernels: the simulator replaces that
+    If it uses ``cuda`` it has to be in the same file as the kernels: the simulator replaces that
     name file by file.
     """
     return _DeviceFunction(function)
@@ -139,7 +139,7 @@ class Kernel:
     @cached_property
     def compiled(self) -> Any:
         """The dispatcher of ``numba.cuda``: compiled for the current device, or found on disk."""
-        # Optimised at link time it would not be the code that the emulator and ptxas have seen.
+        # With link-time optimisation it would not be the code that emulator and ptxas checked.
         options = {} if _simulated() else {"lto": False, "cache": True}
         return _cuda().jit(f"void({self.signature})", **options)(self.py_func)
 
@@ -220,15 +220,15 @@ class CudaDevice(Device):
     def __init__(self, index: int) -> None:
         super().__init__()
         self.name = f"cuda:{index}" if index else "cuda"
-        # Small grids are what small images lead to, not a mistake.
+        # Small images lead to small grids, which are no mistake.
         warnings.filterwarnings("ignore", message=".*Grid size .* under-utilization")
         cuda = _cuda()
-        # Which GPU is the current one is a matter of the thread, and others may have been opened:
-        # hence everything is done inside ``with self._gpu``.
+        # CUDA's current GPU is per thread, and others may have been opened since: hence all work
+        # is done inside ``with self._gpu``.
         self._gpu = cuda.gpus[index]
         with self._gpu:
             self._stream = cuda.stream()
-        self._on_the_way: list[np.ndarray] = []
+        self._in_flight: list[np.ndarray] = []
 
     def allocate(self, size: int, dtype: np.dtype) -> Any:
         """Allocate; an exhausted GPU is a MemoryError."""
@@ -242,8 +242,8 @@ class CudaDevice(Device):
 
     def upload(self, host: np.ndarray, flat: Any) -> None:
         """Copy to the device."""
-        # Where the GPU reads the host's memory itself, it may do so later.
-        self._on_the_way.append(host)
+        # A GPU that reads host memory directly may do so later.
+        self._in_flight.append(host)
         with self._gpu:
             flat.copy_to_device(host, stream=self._stream)
 
@@ -258,7 +258,7 @@ class CudaDevice(Device):
     def run(
         self, function: Kernel, grid: tuple[int, ...], block: tuple[int, ...], arguments: list
     ) -> None:
-        """Queue a kernel; there may be no memory for its code before the pool is given up."""
+        """Queue a kernel; if there is no memory for its code, free the pool and try again."""
         for last_try in (False, True):
             try:
                 with self._gpu:
@@ -275,7 +275,7 @@ class CudaDevice(Device):
         """Wait for the stream."""
         with self._gpu:
             self._stream.synchronize()
-        self._on_the_way.clear()
+        self._in_flight.clear()
 
     def free_memory(self) -> int | None:
         """What the driver reports plus what the pool holds."""
@@ -291,7 +291,7 @@ def _exhausted(error: Exception) -> bool:
 
 @cache
 def open_device(index: int) -> CudaDevice:
-    """The GPU of that number, opened once."""
+    """The GPU with this index, opened once."""
     return CudaDevice(index)
 
 
@@ -320,7 +320,7 @@ def _simulated() -> bool:
 
 
 def driver_installed() -> bool:
-    """Whether there is an NVIDIA driver at all: quick, and no need for ``numba.cuda``."""
+    """Whether there is an NVIDIA driver at all: quick, and without ``numba.cuda``."""
     if _simulated():
         return True
     try:
@@ -334,7 +334,7 @@ def probe() -> CudaStatus:
     """Look for CUDA devices; never raises."""
     try:
         cuda = _cuda()
-    except Exception as error:  # not there, or a version that does not fit the others
+    except Exception as error:  # missing, or a version incompatible with numba
         return CudaStatus(
             False,
             f"numba's CUDA support cannot be imported ({_detail(error)})",
@@ -376,19 +376,19 @@ def probe() -> CudaStatus:
 
 
 def _driver_version(cuda: Any) -> tuple[int, int]:
-    """The newest CUDA that the driver knows."""
+    """The newest CUDA version that the driver supports."""
     return tuple(cuda.cudadrv.driver.driver.get_version())
 
 
 def _toolkit_version(cuda: Any) -> tuple[int, int]:
-    """The CUDA whose compiler and runtime are installed."""
+    """The version of the installed compiler and runtime."""
     return tuple(cuda.runtime.get_version())
 
 
 def _mismatch(driver: tuple[int, int], toolkit: tuple[int, int]) -> str:
-    """Why a driver cannot run what a toolkit makes; empty if it can.
+    """Why a driver cannot run the code of a toolkit; empty if it can.
 
-    Within a major version drivers run the code of newer toolkits.
+    Within a major version, drivers run the code of newer toolkits.
     """
     if driver[0] >= toolkit[0]:
         return ""

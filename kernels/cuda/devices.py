@@ -1,4 +1,4 @@
-"""Arrays on a device and the pool of memory that they come from; nothing here knows CUDA.
+"""Arrays on a device and the memory pool they come from; nothing here depends on CUDA.
 
 A `DeviceArray` gives its memory back to a pool when the last reference to it is gone, so frames of
 one size allocate only once.  All work of a device is queued in order, which makes that safe.
@@ -96,7 +96,7 @@ class Device:
         raise NotImplementedError
 
     def download(self, flat: Any) -> np.ndarray:
-        """Wait for the work that is queued and copy a flat array to the host."""
+        """Wait for queued work and copy a flat array to the host."""
         raise NotImplementedError
 
     def run(
@@ -106,14 +106,14 @@ class Device:
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Wait for the work that is queued."""
+        """Wait for queued work."""
 
     def free_memory(self) -> int | None:
         """Bytes that can be allocated, those in the pool included; None if unknown."""
         return None
 
     def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
-        """An array with arbitrary contents, from the pool if that has one of this size."""
+        """An uninitialised array, from the pool if it has one of this size."""
         shape, dtype = tuple(int(n) for n in shape), np.dtype(dtype)
         size = math.prod(shape)
         if size > _MOST_ELEMENTS:
@@ -125,7 +125,7 @@ class Device:
         return DeviceArray(_Memory(self, flat), shape)
 
     def _allocate_or_trim(self, size: int, dtype: np.dtype) -> Any:
-        # The driver refuses to allocate nothing.
+        # The driver refuses allocations of zero bytes.
         try:
             flat = self.allocate(max(size, 1), dtype)
         except MemoryError:
@@ -134,16 +134,16 @@ class Device:
         return flat if size else flat[:0]
 
     def recycle(self, flat: Any) -> None:
-        """Keep memory that nobody uses any more for the next array of its size."""
+        """Keep memory that is no longer used for the next array of its size."""
         self._pool.setdefault((flat.size, np.dtype(flat.dtype)), []).append(flat)
 
     def trim(self) -> None:
-        """Give up the memory that waits in the pool."""
+        """Free the memory in the pool."""
         self._pool.clear()
 
     def pooled_bytes(self) -> int:
-        """Bytes that wait in the pool."""
-        # Of a copy: the garbage collector may add to the pool at any moment.
+        """Bytes in the pool."""
+        # Iterate over a copy: the garbage collector may add to the pool at any moment.
         waiting = list(self._pool.values())
         return sum(x.size * np.dtype(x.dtype).itemsize for xs in waiting for x in xs)
 
@@ -160,7 +160,7 @@ def current() -> Device:
 
 @contextmanager
 def use(device: Device) -> Iterator[Device]:
-    """Make a device the current one inside a ``with`` block."""
+    """Make a device the current one within a ``with`` block."""
     _current.append(device)
     try:
         yield device
@@ -174,12 +174,12 @@ def set_current(device: Device) -> None:
 
 
 def empty(shape: Sequence[int], dtype: Any) -> DeviceArray:
-    """An array on the current device with arbitrary contents."""
+    """An uninitialised array on the current device."""
     return current().empty(shape, dtype)
 
 
 def to_device(array: Any, dtype: Any = None) -> DeviceArray:
-    """Copy a NumPy array to the current device; an array that is there already stays."""
+    """Copy a NumPy array to the current device; an array on the device is returned as is."""
     if isinstance(array, DeviceArray):
         if dtype is not None and array.dtype != np.dtype(dtype):
             raise TypeError(f"array of {np.dtype(dtype)} expected, not {array.dtype}")
@@ -201,17 +201,17 @@ def to_host(array: Any) -> Any:
 
 
 def synchronize() -> None:
-    """Wait until the current device has done everything."""
+    """Wait until the current device has finished all queued work."""
     current().synchronize()
 
 
 def free_memory() -> int | None:
-    """Bytes free on the current device, or None if it does not tell."""
+    """Bytes free on the current device; None if unknown."""
     return current().free_memory()
 
 
 def _plain(argument: Any) -> Any:
-    """What a launch takes: native arrays, and numbers of Python's own types but bool."""
+    """An argument as a launch takes it: a native array, or a Python int or float."""
     if isinstance(argument, DeviceArray):
         return argument.native
     number = argument.item() if isinstance(argument, np.generic) else argument

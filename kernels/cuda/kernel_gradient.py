@@ -60,7 +60,7 @@ def share_kernel(tiling: GradientTiling) -> cudalib.Kernel:
     rest_filters = filters - whole
     pixel_filters = tiling.pixel_filters
     x_places, dz_places = tiling.shared_places
-    # Every thread reads gradients of the same filters all the time, and so can add up the bias.
+    # Every thread always reads gradients of the same filters, and so can add up the bias.
     gradient_step, readers, pixels_read = tiling.gradient_step, tiling.readers, tiling.pixels_read
     sums_count = filters * thread_columns
     x_step, dz_step = slices * channels, slices * pixel_filters  # to the next pixel of a thread
@@ -231,7 +231,7 @@ def share_kernel(tiling: GradientTiling) -> cudalib.Kernel:
 @cudalib.device_function
 def _sum_of_shares(shares: Any, at: Any, size: Any, count: Any) -> Any:
     """Element ``at`` of the sum of ``count`` arrays of ``size`` elements; shares: (count, size)."""
-    # In float64: the shares of a large image are many, and nothing here is worth saving.
+    # In float64: a large image has many shares, and this is not where the time goes.
     total = float64(0)
     share = uint32(0)
     while share < count:
@@ -242,7 +242,7 @@ def _sum_of_shares(shares: Any, at: Any, size: Any, count: Any) -> Any:
 
 @cudalib.kernel_family(("float32",), ("float64",))
 def _adding_kernel(dtype: str) -> cudalib.Kernel:
-    """The second pass; a thread for every weight and, after them, every bias."""
+    """The second pass: one thread for every weight and, after them, for every bias."""
     real = float32 if dtype == "float32" else float64
     signature = ", ".join([f"{dtype}[::1]"] * 4 + ["int32"] * 6)
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from .cudalib import SHARED_BYTES, round_up
 
-_VECTOR_COLUMNS = 8  # of a thread, if the channels come in vectors of four,
-_MOST_COLUMNS = 9  # and otherwise: three taps of a colour image
+_VECTOR_COLUMNS = 8  # per thread, if the channels come in vectors of four
+_MOST_COLUMNS = 9  # per thread, otherwise: three taps of a colour image
 _MOST_COLUMN_GROUPS = 25  # per block: 200 columns, two taps of 100 channels
 _MOST_FILTER_GROUPS = 13  # 100 filters in eights
-_THREADS = 256  # of a block, about
+_THREADS = 256  # per block, approximately
 _SEGMENT = 16  # pixels in shared memory at a time, fewer if they have many channels
 _MOST_SLICES = 16
 _BANKS = 32
@@ -24,9 +24,9 @@ class GradientTiling(NamedTuple):
     outputs: int  # the number of filters
     columns: int  # kw * channels
     thread_columns: int
-    filters: int  # of a thread
+    filters: int  # per thread
     filter_groups: int  # per block
-    column_groups: int
+    column_groups: int  # per block
     segment: int  # pixels in shared memory at a time
     slices: int  # of the pixels, each with threads for all filters and columns
     gated: bool  # dy has to be multiplied by 1 - y^2
@@ -50,8 +50,8 @@ class GradientTiling(NamedTuple):
     def pixel_filters(self) -> int:
         """Places for the gradients of a pixel, whole vectors.
 
-        With slices a warp loads gradients of several pixels: the vectors of the next one are to
-        fall into the banks that follow those of this one's ``filter_groups`` vectors.
+        With slices a warp loads gradients of several pixels: the vectors of the next pixel should
+        fall into the banks that follow this one's ``filter_groups`` vectors.
         """
         places = round_up(self.block_filters, 4)
         if self.slices > 1:
@@ -61,7 +61,7 @@ class GradientTiling(NamedTuple):
     @property
     def shared_places(self) -> tuple[int, int]:
         """Numbers of a segment of x and of a segment of gradients."""
-        # At the end the sums of the biases take the place of the gradients.
+        # At the end the sums of the biases replace the gradients.
         sums = self.pixels_read * self.block_filters
         return (
             round_up((self.segment - 1) * self.channels + self.block_columns, 4),
@@ -89,10 +89,10 @@ def gradient_tiling(shape: tuple[int, int, int, int], dtype: str, gated: bool) -
     outputs, inputs, _, kw = shape
     columns, vector = kw * inputs, inputs % 4 == 0
     thread_columns = _VECTOR_COLUMNS
-    if not vector:  # as equal parts as possible: 9 columns are one part, not 8 and 1
+    if not vector:  # parts as equal as possible: 9 columns are one part, not 8 and 1
         thread_columns = -(-columns // -(-columns // _MOST_COLUMNS))
-    # The number that leaves the fewest unused.  Few columns mean slices, whose threads would get
-    # into each other's way at the two filters of ten that are not in a vector.
+    # The number that leaves the fewest unused.  Few columns mean slices, whose threads would have
+    # bank conflicts at the two filters of ten that are not in a vector.
     filters = min((10, 8) if vector else (8,), key=lambda n: round_up(outputs, n))
     if outputs <= 4:
         filters = outputs
@@ -116,5 +116,5 @@ def gradient_tiling(shape: tuple[int, int, int, int], dtype: str, gated: bool) -
 
 
 def _equal_groups(groups: int, most: int) -> int:
-    """Groups per block, if as few blocks as possible get the same number of them."""
+    """Groups per block, if they are spread evenly over as few blocks as possible."""
     return -(-groups // -(-groups // most))

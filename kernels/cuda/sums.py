@@ -13,7 +13,7 @@ from .cudalib import Kernel, blocks_for, kernel, kernel_family, launch
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
 _THREADS = 128
-_MOST_BLOCKS = 64  # each leaves one partial sum, which the host adds up
+_MOST_BLOCKS = 64  # each writes one partial sum; the host adds them
 
 
 def _make(dtype: str, squares: bool) -> Kernel:
@@ -58,7 +58,7 @@ def _partial_sums(kernel_of_type: Kernel, values: Any) -> Any:
 
 
 def add_up(values: Any) -> Any:
-    """The partial sums of an array, for `total`; does not wait for them."""
+    """Queue the partial sums of an array, for `total`; does not wait."""
     return _partial_sums(_sum_kernel(str(values.dtype)), values)
 
 

@@ -1,6 +1,6 @@
 """Four neighbouring elements of an array in one memory instruction (``ld.v4``, ``st.v4``).
 
-Numba loads one element at a time, and its compiler cannot merge the loads because it does not
+Numba loads one element at a time, and the compiler cannot merge the loads because it does not
 know that the address is a multiple of 16 bytes.  With scalar loads an inner loop would spend as
 many instructions on shared memory as on arithmetic.
 """
@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 __all__ = ["ALIGNMENT", "load4", "store4"]
 
 # The third argument of ``cuda.shared.array`` for arrays that are accessed with these functions.
-# The simulator knows no alignment and needs none.
+# The simulator does not support alignment and needs none.
 ALIGNMENT = None if config.ENABLE_CUDASIM else 16
 
 _BYTES = 16  # of the widest memory instruction: four float32 or two float64
@@ -75,8 +75,8 @@ def store4(typingctx: Any, array: Any, index: Any, values: Any) -> Any:
     return signature, codegen
 
 
-# Numba's cache of compiled kernels knows intrinsics by an identity that is random by default: with
-# it, kernels whose helpers use them would be compiled anew by every process.
+# Numba's cache identifies intrinsics by an id that is random by default: kernels that use them
+# would be compiled again by every process.
 for _intrinsic, _identity in ((load4, "hybridstereo.load4"), (store4, "hybridstereo.store4")):
     _intrinsic._set_uuid(_identity)
 

@@ -1,4 +1,4 @@
-"""Dual_MM against the naive recursion, brute force and the guarantees of SPEC 6."""
+"""Dual_MM against the naive recursion, brute force and the guarantees of docs/model.md 6."""
 
 from __future__ import annotations
 

@@ -141,9 +141,9 @@ def test_the_pool_gives_way_to_the_code_of_a_kernel(gpu):
 @pytest.mark.gpu
 def test_hosts_arrays_wait_until_they_have_been_read(gpu):
     gpu.to_device(np.ones(3, np.float32))
-    assert cudalib.current()._on_the_way
+    assert cudalib.current()._in_flight
     gpu.synchronize()
-    assert not cudalib.current()._on_the_way
+    assert not cudalib.current()._in_flight
 
 
 # ---------------------------------------------------------------- without a GPU
