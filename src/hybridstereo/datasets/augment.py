@@ -18,6 +18,8 @@ from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.errors import InputError
 from hybridstereo.features import statistics
 
+Change = Callable[[NDArray[Any]], NDArray[Any]]
+
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)
 _LIGHTS = 3  # a view's lighting varies smoothly between a grid of so many values along each side
@@ -248,13 +250,7 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
         return values[np.ix_(rows, columns)]
 
     return replace(
-        pair,
-        left=image(pair.left),
-        right=image(pair.right),
-        disparity=disparity(pair.disparity),
-        valid=mask(pair.valid),
-        right_disparity=None if pair.right_disparity is None else disparity(pair.right_disparity),
-        right_valid=None if pair.right_valid is None else mask(pair.right_valid),
+        _with_arrays(pair, image, disparity, mask),
         ndisp=None if pair.ndisp is None else max(math.ceil(horizontal * pair.ndisp), 1),
         isint=False,
     )
@@ -298,20 +294,26 @@ def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generat
     return np.clip(changed, 0.0, 1.0)
 
 
-def _rearranged(pair: StereoPair, change: Callable[[NDArray[Any]], NDArray[Any]]) -> StereoPair:
+def _rearranged(pair: StereoPair, change: Change) -> StereoPair:
     """Apply a cut or a mirroring to all arrays of a pair; the results are copies."""
 
     def applied(values: NDArray[Any]) -> NDArray[Any]:
         return change(values).copy()
 
+    return _with_arrays(pair, applied, applied, applied)
+
+
+def _with_arrays(pair: StereoPair, image: Change, disparity: Change, mask: Change) -> StereoPair:
+    """The pair with each of its arrays changed according to what it is."""
+    right_disparity, right_valid = pair.right_disparity, pair.right_valid
     return replace(
         pair,
-        left=applied(pair.left),
-        right=applied(pair.right),
-        disparity=applied(pair.disparity),
-        valid=applied(pair.valid),
-        right_disparity=None if pair.right_disparity is None else applied(pair.right_disparity),
-        right_valid=None if pair.right_valid is None else applied(pair.right_valid),
+        left=image(pair.left),
+        right=image(pair.right),
+        disparity=disparity(pair.disparity),
+        valid=mask(pair.valid),
+        right_disparity=None if right_disparity is None else disparity(right_disparity),
+        right_valid=None if right_valid is None else mask(right_valid),
     )
 
 
