@@ -9,7 +9,7 @@ from hybridstereo.bench.peers import Peer
 from hybridstereo.bench.report import (
     COMPONENTS,
     BenchReport,
-    Comparison,
+    PeerComparison,
     Run,
     Scaling,
     Setting,
@@ -36,7 +36,7 @@ def invented_report(*settings: Setting, seconds: float = 0.1, sgbm: float = 0.2)
         work = count_work(random_model(setting.layers), *size)
         peer = Peer("sgbm", "SGBM", ("crf", "total"), lambda: 0.0)
         compared = tuple(
-            Comparison(peer, name, timings[name], Timing((sgbm,))) for name in peer.components
+            PeerComparison(peer, name, timings[name], Timing((sgbm,))) for name in peer.components
         )
         runs.append(Run(setting, timings, work, 3 << 20, 2 << 20, compared))
     return BenchReport(tuple(runs), 3, "cpu", 2, Peaks(200e9, 20e9))

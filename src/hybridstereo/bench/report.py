@@ -97,7 +97,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PeerComparison:
     """One of our components beside what a peer needs for it."""
 
     peer: Peer
@@ -148,7 +148,7 @@ class Run:
     work: dict[str, Work]
     peak_bytes: int | None
     estimated_bytes: int
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[PeerComparison, ...] = ()
 
     @property
     def volume_bytes(self) -> int:

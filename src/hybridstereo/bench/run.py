@@ -19,7 +19,7 @@ from ..memory import inference_memory, peak_memory, require_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, predict
 from ..synthetic import SceneOptions, generate_scene
 from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
-from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Setting, Timing
+from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Setting, Timing
 from .work import MachinePeaks, count_work
 
 SIZES = {
@@ -202,7 +202,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
             peak_bytes[setting],
             inference_memory(model, *size),
             tuple(
-                Comparison(peer, component, ours[component], timings[peer.label]["total"])
+                PeerComparison(peer, component, ours[component], timings[peer.label]["total"])
                 for peer in peers.get(setting, ())
                 for component in peer.components
             ),

@@ -33,7 +33,7 @@ class Work:
 
 
 def count_work(
-    model: StereoModel, height: int, width: int, labels: int, iterations: int
+    model: StereoModel, height: int, width: int, label_count: int, iterations: int
 ) -> dict[str, Work]:
     """Work of every stage of `model.predict` with a Pairwise-CNN, and their sum as ``total``.
 
@@ -52,11 +52,12 @@ def count_work(
         "pairwise_cnn": _network_work(model.pairwise, height, width),
         "unary_cnn": Work(2 * (unary.flop or 0), 2 * unary.bytes),
         "correlation": Work(
-            2.0 * channels * labels * pixels, _FLOAT * pixels * (2 * channels + labels)
+            2.0 * channels * label_count * pixels, _FLOAT * pixels * (2 * channels + label_count)
         ),
         # A sweep reads the unaries and the working costs and writes the latter.
         "crf": Work(
-            sweeps * iterations * pixels * labels, 2 * 3 * _FLOAT * iterations * pixels * labels
+            sweeps * iterations * pixels * label_count,
+            2 * 3 * _FLOAT * iterations * pixels * label_count,
         ),
     }
     work["total"] = Work(
