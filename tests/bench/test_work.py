@@ -32,7 +32,7 @@ def test_operations_agree_with_the_specification(layers, kilo_macs):
     assert per_pixel == pytest.approx(1e3 * kilo_macs, rel=0.02)  # borders of the layers
     assert work["correlation"].flop == 2 * 100 * 256 * KITTI.pixels
     assert work["correlation"].bytes == 4 * (200 + 256) * KITTI.pixels
-    assert work["crf"].flop == pytest.approx(6e10, rel=0.05)  # SPEC 6.7
+    assert work["crf"].flop == pytest.approx(6e10, rel=0.05)  # docs/model.md 6.7
     assert work["crf"].bytes == pytest.approx(14e9, rel=0.03)
     assert work["input"].flop is None
     assert work["total"].flop == sum(x.flop or 0 for k, x in work.items() if k != "total")

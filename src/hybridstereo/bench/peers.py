@@ -24,14 +24,14 @@ _SGBM_BLOCK = 5
 
 @dataclass(frozen=True)
 class Peer:
-    """A program that does a part of our work.
+    """A program that does part of what ours does.
 
     Attributes
     ----------
     name, label
         One of `PEERS`, and what to call it in a table.
     components
-        The components of ours to set its time against.
+        Those of our components to compare its time with.
     run
         Runs it once and returns the seconds that took.
     difference
@@ -46,7 +46,7 @@ class Peer:
 
 
 class PeerUnavailableError(Exception):
-    """The peer cannot take part; the message is a sentence that says why and what to do."""
+    """The peer cannot take part; the message says in a sentence why and what to do."""
 
 
 def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: int) -> Peer:
@@ -120,7 +120,7 @@ def torch_peer(
                 seconds = time.perf_counter() - begin
         finally:
             torch.set_num_threads(before)
-        del results  # freeing it is not a part of the network's time, ours keeps them as well
+        del results  # freeing is not part of the network's time; ours keeps its results too
         return seconds
 
     with torch.inference_mode():

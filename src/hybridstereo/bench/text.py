@@ -1,4 +1,4 @@
-"""The report of a benchmark for people: tables and a bar chart."""
+"""The report of a benchmark as text tables and as a bar chart."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _component_table(run: Run, report: BenchReport) -> str:
 
 
 def _remarks(run: Run) -> list[str]:
-    """What belongs to one table only."""
+    """Notes on a single table."""
     peak = "unknown" if run.peak_bytes is None else format_bytes(run.peak_bytes)
     lines = [
         f"memory: {peak} at the peak of this process;"

@@ -1,4 +1,4 @@
-"""What a stage has to do (operations, bytes) and what the machine can do at most."""
+"""The work of each stage (operations, bytes) and the peak rates of the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOAT = 4  # bytes
 _SGEMM_SIDE = 2048
 # A copy must not fit into the caches, of which a core has some megabytes.
 _COPY_BYTES, _COPY_BYTES_PER_THREAD = 128 << 20, 16 << 20
-# Of a peak only the best attempt counts, so that several in a row cost little and steady it.
+# A peak is the best of a few attempts in a row, which makes it steadier at little cost.
 _ATTEMPTS = 3
 
 
@@ -39,8 +39,8 @@ def count_work(
 
     Convolutions count as direct ones, ``2 kh kw I O`` operations per output pixel, also where
     the kernel needs fewer (Winograd): the rates that follow are *effective* ones.  Messages of
-    the CRF count as in SPEC 6.7.  Bytes are those of arrays as large as the image or larger,
-    each read or written once per layer or sweep.
+    the CRF count as in docs/model.md 6.7.  Bytes are those of arrays as large as the image or
+    larger, each read or written once per layer or sweep.
     """
     pixels = height * width
     channels = model.unary[-1].weight.shape[0]

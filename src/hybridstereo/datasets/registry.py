@@ -108,7 +108,7 @@ def open_dataset(
 
 
 def parse_roots(values: Sequence[str]) -> dict[str, str] | str | None:
-    """Understand roots written as text: one folder for all, or ``name=folder`` for each.
+    """Parse roots written as text: one folder for all, or ``name=folder`` for each.
 
     Parameters
     ----------

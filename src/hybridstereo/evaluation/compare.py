@@ -86,7 +86,7 @@ def evaluate_dataset(
     options
         What to compare.
     sinks
-        Take maps and figures as they come.
+        Receive maps and figures as they become available.
     on_run
         Called before each run.
     """
@@ -287,7 +287,7 @@ def named(value: str) -> tuple[str, str]:
 
 
 def unique_names(methods: Sequence[Method]) -> list[Method]:
-    """The methods, if their names tell them apart."""
+    """The methods, if their names are unique."""
     counts = Counter(method.info.name for method in methods)
     for name, count in counts.items():
         if count > 1:

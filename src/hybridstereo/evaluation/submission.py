@@ -47,7 +47,7 @@ class Submission:
     files
         In the order of writing.
     failures
-        Name of the pair and the sentence that says why it is missing.
+        The name of each missing pair and why it is missing, as a sentence.
     warnings
         What the benchmark would complain about.
     """
@@ -74,7 +74,7 @@ def write_submission(
         The data set: a folder with ``testing`` (KITTI), or with ``trainingH`` and ``testH``, or
         another resolution (Middlebury).
     folder
-        Where to write; created if it is not there.
+        Where to write; created if it does not exist.
     method
         What to run.
     on_run

@@ -34,7 +34,7 @@ KITTI_ERROR_COLORS = (
 _FIRST_OUTLIER_COLOR = KITTI_ERROR_EDGES.index(1.0) + 1
 
 NO_ESTIMATE_COLOR = (197, 27, 125)
-"""Where a method says nothing, among KITTI's colours, which have none for it."""
+"""Where a method gives no estimate, for which KITTI has no colour."""
 
 UNDECIDED_GREY = 140
 """Occluded or unknown pixels of the black-and-white error maps."""
@@ -53,7 +53,7 @@ _NO_ESTIMATE = _SIZES - 1
 
 _JPEG_QUALITY = 85
 _NO_IMAGE = 0.5  # grey, where there is no left image
-_SPARSE = 0.5  # of the pixels known, at most: laser points, which are hard to see one by one
+_SPARSE = 0.5  # known share up to which pixels are enlarged: single laser points are hard to see
 
 
 @dataclass(frozen=True)
