@@ -77,8 +77,7 @@ def open_dataset(
     Parameters
     ----------
     spec
-        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``; or several with optional weights,
-        for example ``synthetic:1,middlebury:2``.
+        One of `NAMES`, or several with optional weights, such as ``synthetic:1,middlebury:2``.
     roots
         Where the files are: for each name its folder (for ``csv`` the file), or one for all.
     scenes, scene_options

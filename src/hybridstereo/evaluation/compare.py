@@ -80,7 +80,7 @@ def evaluate_dataset(
     Parameters
     ----------
     dataset
-        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``.
+        One of `hybridstereo.datasets.NAMES`.
     roots
         Where it is, as for `open_dataset`.
     options
