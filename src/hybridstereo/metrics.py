@@ -6,7 +6,7 @@ Conventions, the same for all figures:
 - A *prediction* that is not finite is invalid. An evaluated pixel without a prediction is bad at
   every threshold; average, RMS and quantiles are taken over the other pixels.
 - Percentages lie in [0, 100], errors are in pixels of the truth.
-- With nothing to evaluate, or nothing predicted, a figure is NaN: there is no answer.
+- With nothing to evaluate, or nothing predicted, a figure is NaN.
 
 ``docs/metrics.md`` gives each definition with its source.
 """
@@ -282,7 +282,7 @@ def per_image_mean(scores: Sequence[Scores]) -> dict[str, float]:
     Returns
     -------
     dict
-        Names as in `Scores.as_dict`. Images for which a figure is NaN are left out of its mean;
+        Names as in `Scores.as_dict`. Images for which a figure is NaN are excluded from its mean;
         the mean of none is NaN.
 
     """
@@ -304,7 +304,7 @@ def pooled(scores: Sequence[Scores]) -> Scores:
     Returns
     -------
     Scores
-        Without quantiles, which cannot be had from those of the images.
+        Without quantiles, which cannot be derived from those of the images.
 
     """
     return Scores(
@@ -412,7 +412,7 @@ def _check_size(name: str, values: NDArray[Any], truth: Disparity) -> None:
 
 
 def _size(values: NDArray[Any]) -> str:
-    """Width first, as everybody words it."""
+    """Width first, as images are usually described."""
     return "x".join(str(side) for side in values.shape[1::-1] + values.shape[2:])
 
 

@@ -9,7 +9,7 @@ from hybridstereo.bench.peers import Peer
 from hybridstereo.bench.report import (
     COMPONENTS,
     BenchReport,
-    Comparison,
+    PeerComparison,
     Run,
     Scaling,
     Setting,
@@ -36,7 +36,7 @@ def invented_report(*settings: Setting, seconds: float = 0.1, sgbm: float = 0.2)
         work = count_work(random_model(setting.layers), *size)
         peer = Peer("sgbm", "SGBM", ("crf", "total"), lambda: 0.0)
         compared = tuple(
-            Comparison(peer, name, timings[name], Timing((sgbm,))) for name in peer.components
+            PeerComparison(peer, name, timings[name], Timing((sgbm,))) for name in peer.components
         )
         runs.append(Run(setting, timings, work, 3 << 20, 2 << 20, compared))
     return BenchReport(tuple(runs), 3, "cpu", 2, Peaks(200e9, 20e9))
@@ -93,7 +93,7 @@ def test_text_has_every_row_and_the_paper():
     assert rows["total"][-1] == "754.6"
     assert "0.80 times the paper's 754.6 ms on a GTX Titan X" in text
     assert "ours includes the Pairwise-CNN" not in text
-    # 242.7 kMAC per pixel and image (SPEC 3) in 0.3 s, beside 200 GFLOP/s
+    # 242.7 kMAC per pixel and image (docs/model.md 3) in 0.3 s, beside 200 GFLOP/s
     rate = 2 * 2 * 242.7e3 * KITTI.pixels / 0.3 / 1e9
     assert float(rows["Unary-CNN"][5]) == pytest.approx(rate, rel=0.02)
     assert float(rows["Unary-CNN"][6].rstrip("%")) == pytest.approx(100 * rate / 200, rel=0.02)

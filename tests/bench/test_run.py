@@ -81,7 +81,7 @@ def test_random_model_has_the_networks_of_the_paper(layers):
     ]  # fmt: skip
     assert model.pairwise[-1].bias is None
     if layers == 7:
-        assert model.parameter_count == 282_248  # SPEC 1
+        assert model.parameter_count == 282_248  # docs/model.md 1
     for layer in (*model.unary, *model.pairwise):
         fan_in = layer.weight[0].size
         assert layer.weight.std() * math.sqrt(fan_in) == pytest.approx(1, rel=0.15)

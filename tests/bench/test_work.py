@@ -14,7 +14,7 @@ KITTI = SIZES["kitti"]
 def test_operations_of_the_networks():
     """A literal count of multiplications and additions, pixel by pixel of the output."""
     height, width = 3, 4
-    work = count_work(random_model(2), height, width, labels=8, iterations=1)
+    work = count_work(random_model(2), height, width, label_count=8, iterations=1)
     first = 2 * 3 * 3 * 3 * 100 * (height + 1) * (width + 1)
     second = 2 * 2 * 2 * 100 * 100 * height * width
     assert work["unary_cnn"].flop == 2 * (first + second)
@@ -27,12 +27,12 @@ def test_operations_of_the_networks():
 
 @pytest.mark.parametrize(("layers", "kilo_macs"), [(3, 82.7), (7, 242.7)])
 def test_operations_agree_with_the_specification(layers, kilo_macs):
-    work = count_work(random_model(layers), 375, 1242, labels=256, iterations=5)
+    work = count_work(random_model(layers), 375, 1242, label_count=256, iterations=5)
     per_pixel = work["unary_cnn"].flop / 2 / 2 / KITTI.pixels
     assert per_pixel == pytest.approx(1e3 * kilo_macs, rel=0.02)  # borders of the layers
     assert work["correlation"].flop == 2 * 100 * 256 * KITTI.pixels
     assert work["correlation"].bytes == 4 * (200 + 256) * KITTI.pixels
-    assert work["crf"].flop == pytest.approx(6e10, rel=0.05)  # SPEC 6.7
+    assert work["crf"].flop == pytest.approx(6e10, rel=0.05)  # docs/model.md 6.7
     assert work["crf"].bytes == pytest.approx(14e9, rel=0.03)
     assert work["input"].flop is None
     assert work["total"].flop == sum(x.flop or 0 for k, x in work.items() if k != "total")

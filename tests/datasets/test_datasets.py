@@ -86,8 +86,9 @@ def test_wrong_specification(spec: str, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["kitti", "middlebury", "csv"])
 def test_root_missing_or_empty(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=f"{name} needs to know where"):
+    with pytest.raises(InputError, match=f"{name} needs to know where") as caught:
         open_dataset(name)
+    assert f"`root={name}=DIR`" in str(caught.value.hint)
     with pytest.raises(InputError, match=r"none, the root of .*, does not exist") as caught:
         open_dataset(name, tmp_path / "none")
     assert "Expected" in str(caught.value.hint)

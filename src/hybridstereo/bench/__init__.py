@@ -1,1 +1,1 @@
-"""`hstereo bench`: what is timed, against whom, and how it is told."""
+"""`hstereo bench`: what is timed, what it is compared with, and how it is reported."""

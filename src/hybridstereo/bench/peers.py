@@ -14,24 +14,24 @@ import numpy as np
 from ..features import features_forward, network_input
 from ..kernels import Backend
 from ..model import StereoModel
+from ..opencv import opencv_threads, sgbm_matcher, supported_disparities
 from ..synthetic import quantised
 
 PEERS = ("sgbm", "torch")
 
 _SGBM_BLOCK = 5
-_SGBM_STEP = 16  # the number of disparities must be a multiple of it
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A program that does a part of our work.
+    """A program that does part of what ours does.
 
     Attributes
     ----------
     name, label
-        The word of ``--compare``, and what to call it in a table.
+        One of `PEERS`, and what to call it in a table.
     components
-        The components of ours to set its time against.
+        Those of our components to compare its time with.
     run
         Runs it once and returns the seconds that took.
     difference
@@ -46,7 +46,7 @@ class Peer:
 
 
 class PeerUnavailableError(Exception):
-    """The peer cannot take part; the message is a sentence that says why and what to do."""
+    """The peer cannot take part; the message says in a sentence why and what to do."""
 
 
 def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: int) -> Peer:
@@ -55,32 +55,20 @@ def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: in
     Grey is what it is usually given, and faster than colour.  ``P1`` and ``P2`` are those of
     OpenCV's documentation; the number of disparities is rounded up to a multiple of 16.
     """
-    rounded = -(-disparities // _SGBM_STEP) * _SGBM_STEP
+    rounded = supported_disparities(disparities)
     if left.shape[1] <= rounded + _SGBM_BLOCK:
         raise PeerUnavailableError(
             f"SGBM is left out: images of {left.shape[1]} columns are too narrow for its"
             f" {rounded} disparities."
         )
-    area = _SGBM_BLOCK**2
-    matcher = cv2.StereoSGBM.create(
-        minDisparity=0,
-        numDisparities=rounded,
-        blockSize=_SGBM_BLOCK,
-        P1=8 * area,
-        P2=32 * area,
-        mode=cv2.STEREO_SGBM_MODE_HH,
-    )
+    matcher = sgbm_matcher(cv2.STEREO_SGBM_MODE_HH, rounded, _SGBM_BLOCK, channels=1)
     grey = [cv2.cvtColor(quantised(image), cv2.COLOR_RGB2GRAY) for image in (left, right)]
 
     def run() -> float:
-        before = cv2.getNumThreads()
-        cv2.setNumThreads(threads)
-        try:
+        with opencv_threads(threads):
             begin = time.perf_counter()
             matcher.compute(grey[0], grey[1])
             return time.perf_counter() - begin
-        finally:
-            cv2.setNumThreads(before)
 
     label = f"OpenCV {cv2.__version__} SGBM, MODE_HH, {rounded} disparities"
     return Peer("sgbm", label, ("crf", "total"), run)
@@ -132,7 +120,7 @@ def torch_peer(
                 seconds = time.perf_counter() - begin
         finally:
             torch.set_num_threads(before)
-        del results  # freeing it is not a part of the network's time, ours keeps them as well
+        del results  # freeing is not part of the network's time; ours keeps its results too
         return seconds
 
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""What a benchmark found out, as data and as the JSON object that users script against."""
+"""The results of a benchmark, as data and as a JSON object for scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPONENTS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Size of the images and of the model: everything that decides how much there is to do."""
+    """Size of the images and of the model: all that determines the amount of work."""
 
     width: int
     height: int
@@ -97,8 +97,8 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One of our components beside what a peer needs for it."""
+class PeerComparison:
+    """The time of one of our components beside that of a peer."""
 
     peer: Peer
     component: str
@@ -138,7 +138,7 @@ class Run:
     peak_bytes
         The process's largest resident size after the first prediction; None if unknown.
     estimated_bytes
-        What `hstereo infer` would ask for before it starts.
+        The estimate that inference checks before it starts.
     comparisons
         With the peers.
     """
@@ -148,7 +148,7 @@ class Run:
     work: dict[str, Work]
     peak_bytes: int | None
     estimated_bytes: int
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[PeerComparison, ...] = ()
 
     @property
     def volume_bytes(self) -> int:
@@ -228,10 +228,10 @@ class Scaling:
 
 @dataclass(frozen=True)
 class BenchReport:
-    """Everything that a benchmark found out.
+    """All results of a benchmark.
 
-    ``peaks`` is None unless the CPU did the work, whose peaks are measured; ``unavailable`` says
-    of each peer that was left out why.
+    ``peaks`` is None unless the CPU did the work, whose peaks are measured; ``unavailable`` gives
+    the reason for each peer that was skipped.
     """
 
     runs: tuple[Run, ...]
@@ -243,7 +243,7 @@ class BenchReport:
     unavailable: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """The object that ``--json`` prints; the first run is also at its top level."""
+        """The JSON object; the first run is also at its top level."""
         runs = [run.as_dict(self.peaks) for run in self.runs]
         peaks = None
         if self.peaks is not None:

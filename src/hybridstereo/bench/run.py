@@ -19,7 +19,7 @@ from ..stereo import Stereo, open_backend
 from ..synthetic import SceneOptions, generate_scene
 from ..system import peak_memory
 from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
-from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Setting, Timing
+from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Setting, Timing
 from .work import MachinePeaks, count_work
 
 SIZES = {
@@ -46,7 +46,7 @@ class BenchOptions:
     """What to measure; None means "as the size says".
 
     ``size`` is one of `SIZES`; other values replace its own.  ``compare`` names some of
-    `bench_peers.PEERS`.
+    `peers.PEERS`.
     """
 
     size: str = "kitti"
@@ -130,7 +130,7 @@ def interleave(
     samplers
         By name; each does its work once and returns the seconds of its parts.
     repeat, on_step
-        How often, and whom to tell what begins.
+        How often; called with what begins.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     options
         What to measure; None for the defaults: KITTI's size and the paper's settings.
     on_step
-        Called with a few words about each step when it begins.
+        Called with a short description of each step when it begins.
     """
     options = options or BenchOptions()
     settings = options.settings
@@ -203,7 +203,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
             peak_bytes[setting],
             inference_memory(model, *size),
             tuple(
-                Comparison(peer, component, ours[component], timings[peer.label]["total"])
+                PeerComparison(peer, component, ours[component], timings[peer.label]["total"])
                 for peer in peers.get(setting, ())
                 for component in peer.components
             ),
@@ -260,7 +260,7 @@ def _find_peers(
     pair: tuple[np.ndarray, np.ndarray],
     threads: int,
 ) -> tuple[dict[Setting, list[Peer]], dict[str, str]]:
-    """The peers of each setting, warm, and the reasons of those that cannot take part."""
+    """The peers of each setting, warmed up, and why others cannot take part."""
     peers: dict[Setting, list[Peer]] = {setting: [] for setting in settings}
     unavailable = {}
     if "torch" in names:

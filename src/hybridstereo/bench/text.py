@@ -1,4 +1,4 @@
-"""The report of a benchmark for people: tables and a bar chart."""
+"""The report of a benchmark as text tables and as a bar chart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..charts import Bar, bar_chart
 from ..memory import format_bytes
 from ..system import cpu_name
 from ..tables import aligned
-from .report import COMPONENTS, BenchReport, Comparison, Run, Scaling, Timing, paper_seconds
+from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Timing, paper_seconds
 
 # How time should grow; the total is a mixture.  Labels do not concern the networks.
 _EXPECTED_EXPONENTS = {
@@ -44,7 +44,7 @@ def draw_report(report: BenchReport) -> NDArray[np.uint8]:
     groups: dict[str, list[Bar]] = {label: [] for label in COMPONENTS.values()}
     for run in report.runs:
         for name, timing in run.timings.items():
-            groups[COMPONENTS[name]].append(_bar(f"ours, {_labels(run)}", timing))
+            groups[COMPONENTS[name]].append(_bar(f"ours, {_disparities(run)}", timing))
     for run in report.runs:
         for comparison in run.comparisons:
             if comparison.component != "total":
@@ -53,7 +53,7 @@ def draw_report(report: BenchReport) -> NDArray[np.uint8]:
     references = set()
     for run in report.runs:
         for name, seconds in paper_seconds(run.setting).items():
-            series = f"GTX Titan X in the paper, {_labels(run)}"
+            series = f"GTX Titan X in the paper, {_disparities(run)}"
             references.add(series)
             groups[COMPONENTS[name]].append(Bar(series, 1e3 * seconds))
     setting = report.runs[0].setting
@@ -70,7 +70,7 @@ def _bar(series: str, timing: Timing) -> Bar:
     return Bar(series, 1e3 * timing.median, (1e3 * low, 1e3 * high))
 
 
-def _labels(run: Run) -> str:
+def _disparities(run: Run) -> str:
     return f"{run.setting.disparities} disparities"
 
 
@@ -119,7 +119,7 @@ def _component_table(run: Run, report: BenchReport) -> str:
 
 
 def _remarks(run: Run) -> list[str]:
-    """What belongs to one table only."""
+    """Notes on a single table."""
     peak = "unknown" if run.peak_bytes is None else format_bytes(run.peak_bytes)
     lines = [
         f"memory: {peak} at the peak of this process;"
@@ -157,7 +157,7 @@ def _legend(report: BenchReport) -> list[str]:
     return lines
 
 
-def _comparison_table(comparisons: Sequence[Comparison]) -> str:
+def _comparison_table(comparisons: Sequence[PeerComparison]) -> str:
     rows = [["alternating in the same run", "ms", "ours", "ms", "ours is"]]
     for comparison in comparisons:
         speedup = comparison.speedup

@@ -1,4 +1,4 @@
-"""What a stage has to do (operations, bytes) and what the machine can do at most."""
+"""The work of each stage (operations, bytes) and the peak rates of the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLOAT = 4  # bytes
 _SGEMM_SIDE = 2048
 # A copy must not fit into the caches, of which a core has some megabytes.
 _COPY_BYTES, _COPY_BYTES_PER_THREAD = 128 << 20, 16 << 20
-# Of a peak only the best attempt counts, so that several in a row cost little and steady it.
+# A peak is the best of a few attempts in a row, which makes it steadier at little cost.
 _ATTEMPTS = 3
 
 
@@ -33,14 +33,14 @@ class Work:
 
 
 def count_work(
-    model: StereoModel, height: int, width: int, labels: int, iterations: int
+    model: StereoModel, height: int, width: int, label_count: int, iterations: int
 ) -> dict[str, Work]:
     """Work of every stage of `Stereo.match` with a Pairwise-CNN, and their sum as ``total``.
 
     Convolutions count as direct ones, ``2 kh kw I O`` operations per output pixel, also where
     the kernel needs fewer (Winograd): the rates that follow are *effective* ones.  Messages of
-    the CRF count as in SPEC 6.7.  Bytes are those of arrays as large as the image or larger,
-    each read or written once per layer or sweep.
+    the CRF count as in docs/model.md 6.7.  Bytes are those of arrays as large as the image or
+    larger, each read or written once per layer or sweep.
     """
     pixels = height * width
     channels = model.unary[-1].weight.shape[0]
@@ -52,11 +52,12 @@ def count_work(
         "pairwise_cnn": _network_work(model.pairwise, height, width),
         "unary_cnn": Work(2 * (unary.flop or 0), 2 * unary.bytes),
         "correlation": Work(
-            2.0 * channels * labels * pixels, _FLOAT * pixels * (2 * channels + labels)
+            2.0 * channels * label_count * pixels, _FLOAT * pixels * (2 * channels + label_count)
         ),
         # A sweep reads the unaries and the working costs and writes the latter.
         "crf": Work(
-            sweeps * iterations * pixels * labels, 2 * 3 * _FLOAT * iterations * pixels * labels
+            sweeps * iterations * pixels * label_count,
+            2 * 3 * _FLOAT * iterations * pixels * label_count,
         ),
     }
     work["total"] = Work(

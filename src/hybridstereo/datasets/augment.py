@@ -1,6 +1,6 @@
-"""Random changes of a training pair that keep its stereo geometry right.
+"""Random augmentation of training pairs that keeps their stereo geometry consistent.
 
-Every function returns a new pair and leaves the one given untouched.
+Every function returns a new pair and does not modify its argument.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.errors import InputError
 from hybridstereo.features import statistics
 
+Change = Callable[[NDArray[Any]], NDArray[Any]]
+
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)
-_LIGHTS = 3  # a view's lighting varies smoothly between a grid of so many values along each side
+_LIGHTS = 3  # lighting is interpolated from a grid of this many values along each side
 # Options that are numbers from 0 to below this.
 _RANGES = {
     "min_valid": _ABOVE_ONE,
@@ -43,17 +45,17 @@ class AugmentOptions:
     Parameters
     ----------
     crop
-        (height, width) of the part to cut out, at most the size of the image; None: all of it.
+        (height, width) of a random crop, at most the size of the image; None: no crop.
     min_valid
-        The fraction of valid pixels that a crop should have. The best of a few random places is
-        taken if none has as many.
+        The fraction of valid pixels that a crop should have; if none of a few random places has
+        that many, the best one is used.
     vertical_flip, horizontal_flip
         Probabilities. The horizontal flip also swaps the views, so that disparities stay positive;
         pairs without truth for the right view are not flipped.
     min_scale, max_scale
         Range of the factor by which both views are resized, log-uniform.
     disturbed
-        The probability that the values of the views change at all: of everything that follows.
+        The probability of any photometric change, that is, of all that follows.
     gain
         Each view is multiplied by a factor in ``1 ± gain``, below 1.
     colour
@@ -106,7 +108,7 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
     options
         How strongly.
     rng
-        Decides everything: the same state gives the same result.
+        The only source of randomness: the same state gives the same result.
 
     """
     if options.min_scale != 1.0 or options.max_scale != 1.0:
@@ -118,7 +120,7 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
     if rng.random() < options.disturbed:
         pair = disturb(pair, options, rng)
     if options.crop is not None:
-        # Last, because what is cut out keeps the statistics of what it is cut out of.
+        # Last, because a crop keeps the statistics of the view it is cut from.
         pair = random_crop(pair, options.crop, options.min_valid, rng)
     return pair
 
@@ -184,8 +186,8 @@ def random_crop(
 ) -> StereoPair:
     """Cut out a window at a random place where enough pixels are valid.
 
-    The networks normalise the window as they would within its view: a dull part of a view is to
-    stay dull, as it is when the whole pair is matched.
+    The crop keeps the statistics of its view, so that a low-contrast region stays low in contrast,
+    as it is when the whole pair is matched.
 
     Parameters
     ----------
@@ -194,7 +196,7 @@ def random_crop(
     size
         (height, width); a side that is longer than the image's is shortened.
     min_valid
-        The fraction of pixels that should be valid; if no place of a few has as many, the best.
+        The fraction of pixels that should be valid; the best of a few places if none has it.
     rng
         Picks the places.
 
@@ -220,7 +222,7 @@ def random_crop(
 def scale(pair: StereoPair, factor: float) -> StereoPair:
     """Resize both views by the same factor; disparities are multiplied by the horizontal one.
 
-    Disparities and masks take the value of the nearest pixel: between two surfaces there is none.
+    Disparities and masks take the nearest pixel: a value between two surfaces would be neither's.
 
     Parameters
     ----------
@@ -248,13 +250,7 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
         return values[np.ix_(rows, columns)]
 
     return replace(
-        pair,
-        left=image(pair.left),
-        right=image(pair.right),
-        disparity=disparity(pair.disparity),
-        valid=mask(pair.valid),
-        right_disparity=None if pair.right_disparity is None else disparity(pair.right_disparity),
-        right_valid=None if pair.right_valid is None else mask(pair.right_valid),
+        _with_arrays(pair, image, disparity, mask),
         ndisp=None if pair.ndisp is None else max(math.ceil(horizontal * pair.ndisp), 1),
         isint=False,
     )
@@ -263,7 +259,7 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
 def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
     """Change gain, colour, gamma and lighting of each view, add noise; the views independently.
 
-    Meant for complete views: statistics of views that these are cut out of are forgotten.
+    For complete views: statistics of views that these are crops of are discarded.
 
     Parameters
     ----------
@@ -298,20 +294,26 @@ def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generat
     return np.clip(changed, 0.0, 1.0)
 
 
-def _rearranged(pair: StereoPair, change: Callable[[NDArray[Any]], NDArray[Any]]) -> StereoPair:
-    """Apply a cut or a mirroring to all arrays of a pair; the results are copies."""
+def _rearranged(pair: StereoPair, change: Change) -> StereoPair:
+    """Crop or mirror all arrays of a pair; the results are copies."""
 
     def applied(values: NDArray[Any]) -> NDArray[Any]:
         return change(values).copy()
 
+    return _with_arrays(pair, applied, applied, applied)
+
+
+def _with_arrays(pair: StereoPair, image: Change, disparity: Change, mask: Change) -> StereoPair:
+    """The pair with each of its arrays changed according to what it is."""
+    right_disparity, right_valid = pair.right_disparity, pair.right_valid
     return replace(
         pair,
-        left=applied(pair.left),
-        right=applied(pair.right),
-        disparity=applied(pair.disparity),
-        valid=applied(pair.valid),
-        right_disparity=None if pair.right_disparity is None else applied(pair.right_disparity),
-        right_valid=None if pair.right_valid is None else applied(pair.right_valid),
+        left=image(pair.left),
+        right=image(pair.right),
+        disparity=disparity(pair.disparity),
+        valid=mask(pair.valid),
+        right_disparity=None if right_disparity is None else disparity(right_disparity),
+        right_valid=None if right_valid is None else mask(right_valid),
     )
 
 

@@ -26,9 +26,9 @@ _HEADER_COLUMNS = (*_COLUMNS, "scene")
 def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     """List the pairs of a CSV file.
 
-    Blank lines and lines that start with ``#`` are passed over. The first line may name the
-    columns, then in any order and with a further column ``scene``: pairs of one scene stay on the
-    same side of a split. Without it every pair is a scene of its own.
+    Blank lines and lines that start with ``#`` are skipped. The first line may name the columns,
+    in any order and with an extra column ``scene``: pairs of one scene stay on the same side of a
+    split. Without it every pair is a scene of its own.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     Returns
     -------
     samples
-        Of the pairs whose files are there.
+        Of the pairs whose files exist.
     warnings
         What is missing, one sentence for each incomplete pair.
 
@@ -98,7 +98,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
             if columns is not None:
                 continue
             columns = _COLUMNS
-        # A trailing mask may be left out; nothing else may.
+        # Only a trailing mask may be omitted.
         row = dict(zip(columns, cells, strict=False))
         if len(cells) > len(columns) or not all(row.get(name) for name in _REQUIRED):
             raise InputError(

@@ -54,7 +54,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     Returns
     -------
     samples
-        Of the frames whose images and truth are there.
+        Of the frames whose images and truth exist.
     warnings
         What is missing, one sentence for each incomplete frame.
 
@@ -79,7 +79,7 @@ def _training_folders(root: Path) -> Iterator[Path]:
 
 
 def _layout_of(training: Path) -> _Layout | None:
-    """The layout of which most folders are there; grey images of 2012 only if no coloured ones."""
+    """The layout with the most folders present; grey images of 2012 only if there are no others."""
 
     def present(layout: _Layout) -> int:
         folders = (layout.left, layout.right, layout.visible, layout.all)
@@ -125,7 +125,7 @@ def _frames(training: Path, layout: _Layout) -> tuple[list[Sample], list[str]]:
 
 
 def _read(left: Path, right: Path, truth: Path, visible: Path | None) -> StereoPair:
-    """Read a frame with the fullest truth there is; `visible` may be the same file."""
+    """Read a frame with its most complete truth; `visible` may be the same file."""
     disparity = read_disparity(truth)
     seen = None
     if visible is not None:

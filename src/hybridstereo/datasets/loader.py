@@ -34,18 +34,18 @@ _LEVELS = ((np.uint8, 255), (np.uint16, 65535))
 
 
 class PairLoader:
-    """Endless pairs in random order, read ahead by a thread.
+    """An endless stream of pairs in random order, read ahead by a thread.
 
     Within each source every sample appears once before any appears again; sources take turns in
-    proportion to their weights. Use it in a ``with`` statement, or call `close`: else its thread
-    lives on until the program ends.
+    proportion to their weights. Use it in a ``with`` statement or call `close`; otherwise its
+    thread lives until the program ends.
 
     Parameters
     ----------
     dataset
         Loads the samples and gives the weights of the sources.
     samples
-        The ones to draw from, for example those that `hybridstereo.datasets.split` picked.
+        Those to draw from, for example one side of `hybridstereo.datasets.split`.
     seed
         Together with the step it decides everything; a non-negative integer.
     augment
@@ -53,11 +53,11 @@ class PairLoader:
     start_step, stop_step
         The first step, and the one to stop before; None: never stop.
     prefetch
-        How many pairs to prepare ahead. 0: prepare each when it is asked for, without a thread.
+        How many pairs to prepare ahead. 0: prepare each on demand, without a thread.
     cache_bytes
-        How much memory decoded pairs may occupy. The longest unused go first.
+        How much memory decoded pairs may occupy; the least recently used are dropped first.
     cache
-        One to share with other loaders or with validation, instead of an own of `cache_bytes`.
+        One to share with other loaders or with validation; `cache_bytes` then has no effect.
 
     Raises
     ------
@@ -177,7 +177,7 @@ class Schedule:
     samples
         Of any of the sources.
     weights
-        For each source; those without samples are passed over.
+        For each source; those without samples are skipped.
     seed
         A non-negative integer.
 
@@ -203,7 +203,7 @@ class Schedule:
         counts = _whole_ratio([list(weights.values())[i] for i in present])
         self._block = np.repeat(present, counts)
         self._per_block = Counter(self._block.tolist())
-        # The thread asks for one step after the other: the last shuffles are worth keeping.
+        # Steps are asked for in order, so it is enough to keep the latest shuffles.
         self._shuffled = lru_cache(maxsize=2 + len(present))(self._shuffle)
 
     def sample(self, step: int) -> Sample:
@@ -223,10 +223,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class _Packed:
-    """A pair whose images are kept apart, as integers where that loses nothing."""
+    """A pair whose images are stored separately, as integers where that is lossless."""
 
     images: tuple[NDArray[Any], NDArray[Any]]
-    white: int | None  # what the integers are divided by; None if they are none
+    white: int | None  # what the integers are divided by; None for float32 images
     rest: StereoPair  # without its images
 
     @property
@@ -235,17 +235,17 @@ class _Packed:
 
 
 class PairCache:
-    """Decoded pairs, kept within a limit of memory; the longest unused is dropped first.
+    """A least-recently-used cache of decoded pairs with a memory limit.
 
-    Images that came from 8 or 16 bits are kept as such, everything else as it is. A cached pair is
-    equal to a freshly read one, bit for bit. It may be used by several threads.
+    Images that came from 8 or 16 bits are stored as such, everything else as it is. A cached pair
+    equals a freshly read one bit for bit. Several threads may share the cache.
 
     Parameters
     ----------
     dataset
         Loads what is not in the cache.
     max_bytes
-        The limit; a pair that is larger by itself is not kept.
+        The limit; a single pair above it is not kept.
 
     """
 
@@ -307,7 +307,7 @@ def _unpacked(packed: _Packed) -> StereoPair:
 
 
 def _copied(pair: StereoPair) -> StereoPair:
-    """With arrays of its own."""
+    """The pair with copies of its arrays."""
     return replace(pair, **{name: array.copy() for name, array in _arrays(pair).items()})
 
 

@@ -33,7 +33,7 @@ EXPECTED = (
 _DEPTH = 4
 # The test scenes of the benchmark have no truth. Illum1 and so on, below the scenes of 2005 and
 # 2006, hold further exposures without one.
-_PASSED_OVER = re.compile(r"test[QHF]|Illum\d|\..*")
+_SKIPPED = re.compile(r"test[QHF]|Illum\d|\..*")
 # v3 names further exposures (E), lightings (L) and rectifications (P) of a scene; 2003 its sizes.
 _VARIANT = re.compile(r"-(im)?perfect$|(?<=[a-z0-9])[ELPFHQ]$")
 
@@ -105,7 +105,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     Returns
     -------
     samples
-        Of the scenes whose images and truth are there, named by their folders below the root.
+        Of the scenes whose images and truth exist, named by their folders below the root.
     warnings
         What is missing, one sentence for each incomplete scene.
 
@@ -153,7 +153,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, set[str]]]:
         folder = Path(path)
         yield folder, set(names)
         deep = len(folder.relative_to(root).parts) >= _DEPTH
-        folders[:] = [] if deep else sorted(f for f in folders if not _PASSED_OVER.fullmatch(f))
+        folders[:] = [] if deep else sorted(f for f in folders if not _SKIPPED.fullmatch(f))
 
 
 def _scene_files(folder: Path, names: set[str]) -> tuple[_Files | None, list[str]]:

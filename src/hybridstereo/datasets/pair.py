@@ -15,8 +15,8 @@ FloatImage = NDArray[np.float32]
 Disparity = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-# How far the two views' truths of one point may differ. They are quantised (1/8 to 1/3 px) and
-# compared at whole pixels, between which a slanted surface changes its disparity.
+# How far the truths of the two views may differ for one point. They are quantised (1/8 to 1/3 px)
+# and compared at whole pixels, between which the disparity of a slanted surface changes.
 _CONSISTENT = 1.0
 
 NO_IMAGE: FloatImage = np.empty((0, 0, 3), np.float32)
@@ -42,17 +42,17 @@ class StereoPair:
         The same for the right view, whose pixel x matches left pixel ``x + right_disparity``; None
         if unknown.
     ndisp
-        How many disparities from 0 the data set's convention asks to search; None if it has none.
+        How many disparities from 0 to search by the data set's convention; None if it has none.
     isint
         Whether the truth is whole numbers, as Middlebury's ``calib.txt`` states.
     covers_occluded
         Whether the truth also covers points that the right view does not see. If not (KITTI's
         ``disp_noc``), there are no figures for "all" pixels.
     knows_occlusion
-        Whether `valid` tells occluded pixels from others.
+        Whether `valid` excludes occluded pixels.
     left_statistics, right_statistics
-        Of the complete views, if these are parts of them: the networks are to see a part as they
-        would see it within its view. None: those of the views themselves.
+        Of the complete views if these are crops, so that the networks normalise a crop as they
+        would within its view. None: those of the views themselves.
 
     """
 
@@ -126,7 +126,7 @@ def build_pair(
     isint: bool = False,
     covers_occluded: bool = True,
 ) -> StereoPair:
-    """Put a pair together: check its sizes and find out which pixels both views see.
+    """Build a pair: check the sizes and find the pixels that both views see.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def build_pair(
     left, right, disparity, right_disparity, ndisp, isint, covers_occluded
         As for `StereoPair`.
     visible
-        (H, W) bool, where the right view sees the left pixel's point. None: wherever the truths of
-        both views agree or, without a truth for the right view, no nearer point of the left view
+        (H, W) bool, where the right view sees the left pixel's point. None: where the truths of
+        both views agree; without truth for the right view, where no nearer point of the left view
         hides it.
 
     Raises
@@ -186,7 +186,7 @@ def truth_pair(
     isint: bool = False,
     covers_occluded: bool = True,
 ) -> StereoPair:
-    """Put a truth map and what else there is together; occlusion is known only from a mask.
+    """Build a pair around a truth map; only a mask tells which pixels are occluded.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def agree(disparity: Disparity, other: Disparity, direction: int) -> Mask:
     Parameters
     ----------
     disparity
-        (H, W), of the view whose pixels are asked about; not finite where unknown.
+        (H, W), of the view to check; not finite where unknown.
     other
         (H, W), of the other view.
     direction
@@ -236,10 +236,9 @@ def agree(disparity: Disparity, other: Disparity, direction: int) -> Mask:
 
 
 def in_front(disparity: Disparity) -> Mask:
-    """Where no nearer point of the left view is in the same place of the right view.
+    """Where no nearer point of the left view projects to the same place in the right view.
 
-    For truth of the left view alone. Misses what is hidden by points that only the right view, or
-    neither, knows.
+    For when only the left view has truth. Misses occlusion by points whose truth is unknown.
 
     Parameters
     ----------

@@ -70,8 +70,7 @@ def open_dataset(
     Parameters
     ----------
     spec
-        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``; or several with optional weights,
-        for example ``synthetic:1,middlebury:2``.
+        One of `NAMES`, or several with optional weights, such as ``synthetic:1,middlebury:2``.
     roots
         Where the files are: for each name its folder (for ``csv`` the file), or one for all.
     scenes, scene_options
@@ -101,7 +100,7 @@ def open_dataset(
 
 
 def parse_roots(values: Sequence[str]) -> dict[str, str] | str | None:
-    """Understand roots written as text: one folder for all, or ``name=folder`` for each.
+    """Parse roots written as text: one folder for all, or ``name=folder`` for each.
 
     Parameters
     ----------

@@ -11,14 +11,14 @@ from hybridstereo.datasets.pair import StereoPair
 
 @dataclass(frozen=True)
 class Sample:
-    """A pair of a data set that has not been read yet.
+    """A pair that has not been read yet.
 
     Parameters
     ----------
     name
         Unique within its data set.
     scene
-        What it shows. Samples of one scene never end up on both sides of a split.
+        What it shows. Samples of one scene always stay on the same side of a split.
     source
         The data set, as it is called in the specification: ``kitti``, ``middlebury``...
     files
@@ -41,16 +41,16 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Samples that can be loaded, of one or several data sets.
+    """The samples of one or several data sets.
 
     Parameters
     ----------
     samples
         In a fixed order.
     weights
-        For each source, how often its samples are drawn compared to those of the others.
+        For each source, how often its samples are drawn relative to the others.
     warnings
-        Sentences about samples that were left out because files are missing.
+        Sentences about samples that were skipped because files are missing.
 
     """
 

@@ -16,14 +16,14 @@ def split(
 ) -> tuple[tuple[Sample, ...], tuple[Sample, ...]]:
     """Divide the samples into training and validation, scene by scene.
 
-    All samples of a scene go to the same side, from whichever data set they come: Teddy of 2003
+    All samples of a scene go to the same side, whichever data set they come from: Teddy of 2003
     and Teddy of the benchmark, Art and ArtL. The side depends on the seed and the names of the
-    scenes, not on the order of the samples nor on the version of NumPy.
+    scenes, not on the order of the samples or the version of NumPy.
 
     Parameters
     ----------
     dataset
-        Each of its sources gives this fraction of its scenes, at least one if it has two or more.
+        Each source contributes this fraction of its scenes, at least one if it has two or more.
     val_fraction
         In [0, 1); 0 means no validation.
     seed
@@ -46,7 +46,7 @@ def split(
         )
     if val_fraction == 0.0:
         return dataset.samples, ()
-    home: dict[str, str] = {}  # a scene of several sources belongs to the first of them
+    home: dict[str, str] = {}  # a scene that several sources share counts for the first
     for sample in dataset.samples:
         home.setdefault(sample.scene, sample.source)
     validation: set[str] = set()
@@ -75,7 +75,7 @@ def split_named(
     dataset
         All samples of a scene go to the same side, as in `split`.
     names
-        Scenes such as ``teddy``, ``000017_10`` or ``synthetic/3``; upper and lower case are equal.
+        Scenes such as ``teddy``, ``000017_10`` or ``synthetic/3``, in upper or lower case.
 
     Returns
     -------

@@ -16,12 +16,12 @@ import numpy as np
 from ..datasets import StereoPair
 from ..errors import InputError
 from ..metrics import fill_background
+from ..opencv import opencv_threads, penalties, sgbm_matcher, supported_disparities
 from ..synthetic import quantised
 from .methods import Outcome
 from .results import MethodInfo
 from .scenes import Scene
 
-_STEP = 16  # OpenCV wants a number of disparities that is a multiple of it
 _FIXED_POINT = 16.0  # OpenCV stores disparities in sixteenths of a pixel
 
 
@@ -41,32 +41,32 @@ class SgbmSettings:
 
     def describe(self) -> str:
         """One line for tables and the report."""
-        channels = 1 if self.grey else 3
-        area = channels * self.block**2
+        p1, p2 = penalties(self.block, self._channels)
         return (
             f"OpenCV {cv2.__version__} StereoSGBM, {self.paths} paths, "
-            f"{'grey' if self.grey else 'colour'}, block {self.block}, P1 {8 * area}, "
-            f"P2 {32 * area}, prefilter {self.prefilter}, uniqueness {self.uniqueness} %, "
+            f"{'grey' if self.grey else 'colour'}, block {self.block}, P1 {p1}, "
+            f"P2 {p2}, prefilter {self.prefilter}, uniqueness {self.uniqueness} %, "
             f"left-right check {self.left_right} px, speckles {self.speckle_window} px; "
             "left border padded, holes filled from the background"
         )
 
     def matcher(self, disparities: int) -> cv2.StereoSGBM:
         """The matcher for a number of disparities."""
-        area = (1 if self.grey else 3) * self.block**2
-        return cv2.StereoSGBM.create(
-            minDisparity=0,
-            numDisparities=disparities,
-            blockSize=self.block,
-            P1=8 * area,
-            P2=32 * area,
-            disp12MaxDiff=self.left_right,
-            preFilterCap=self.prefilter,
-            uniquenessRatio=self.uniqueness,
-            speckleWindowSize=self.speckle_window,
-            speckleRange=self.speckle_range,
-            mode=self.mode,
+        return sgbm_matcher(
+            self.mode,
+            disparities,
+            self.block,
+            self._channels,
+            self.prefilter,
+            self.uniqueness,
+            self.left_right,
+            self.speckle_window,
+            self.speckle_range,
         )
+
+    @property
+    def _channels(self) -> int:
+        return 1 if self.grey else 3
 
 
 @dataclass(frozen=True)
@@ -151,22 +151,18 @@ class OpenCvMethod:
     def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map, with holes filled, and the seconds that took."""
         left, right = pair.images()
-        count = -(-(self._disparities or pair.search_range) // _STEP) * _STEP
-        before = cv2.getNumThreads()
-        if self._threads is not None:
-            cv2.setNumThreads(self._threads)
+        count = supported_disparities(self._disparities or pair.search_range)
         begin = time.perf_counter()
         try:
-            views = [self._prepared(image, count) for image in (left, right)]
-            fixed = self._settings.matcher(count).compute(*views)[:, count:]
+            with opencv_threads(self._threads):
+                views = [self._prepared(image, count) for image in (left, right)]
+                fixed = self._settings.matcher(count).compute(*views)[:, count:]
         except cv2.error as error:
             height, width, _ = left.shape
             raise InputError(
                 f"OpenCV cannot match {width}x{height} pixels with {count} disparities:"
                 f" {str(error.err or error).strip()}"
             ) from error
-        finally:
-            cv2.setNumThreads(before)
         disparity = fixed.astype(np.float32) / np.float32(_FIXED_POINT)
         disparity[fixed < 0] = np.inf
         filled = fill_background(disparity).astype(np.float32)

@@ -77,13 +77,13 @@ def evaluate_dataset(
     Parameters
     ----------
     dataset
-        ``kitti``, ``middlebury``, ``csv`` or ``synthetic``.
+        One of `hybridstereo.datasets.NAMES`.
     roots
         Where it is, as for `open_dataset`.
     options
         What to compare.
     sinks
-        Take maps and figures as they come.
+        Receive maps and figures as they become available.
     on_run
         Called before each run.
     """
@@ -254,7 +254,7 @@ def named(value: str) -> tuple[str, str]:
 
 
 def unique_names(methods: Sequence[Method]) -> list[Method]:
-    """The methods, if their names tell them apart."""
+    """The methods, if their names are unique."""
     counts = Counter(method.info.name for method in methods)
     for name, count in counts.items():
         if count > 1:

@@ -133,7 +133,7 @@ def _score(
     if rules.name == "kitti":
         return score_kitti(disparity, truth, mask)
     if rules.name == "middlebury":
-        # ndisp is that of the truth's size; the metric wants it at the size of the prediction.
+        # ndisp belongs to the size of the truth; the metric expects that of the prediction.
         factor = max(truth.shape[1] // max(disparity.shape[-1], 1), 1)
         ndisp = math.ceil(pair.search_range / factor)
         return score_middlebury(disparity, truth, mask, ndisp=ndisp, isint=pair.isint)
@@ -169,7 +169,7 @@ def mean_name(rules: Rules, scenes: Sequence[str]) -> str:
 
 
 def mean_figures(rules: Rules, scores: Mapping[str, SceneScores]) -> Figures:
-    """Means over scenes; a scene without a value for a figure is left out of that figure's mean.
+    """Means over scenes; a figure's mean skips the scenes that have no value for it.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What an evaluation gives: plain data that tables, files and the report are made from."""
+"""The results of an evaluation: plain data for tables, files and the report."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SceneResult:
     seconds
         Computing time without reading files; None for maps that were read.
     error
-        The sentence that says why there are no figures; None if there are.
+        Why there are no figures, as a sentence; None if there are.
     """
 
     scene: str
@@ -97,7 +97,7 @@ class Evaluation:
 
 
 class Sink(Protocol):
-    """Takes pictures and curves while they exist, so that no map is kept for later."""
+    """Receives the maps of a scene while they are in memory, so that none is kept for later."""
 
     def scene(
         self,
@@ -106,7 +106,7 @@ class Sink(Protocol):
         maps: Mapping[str, np.ndarray],
         curves: Mapping[str, np.ndarray],
     ) -> None:
-        """Take one scene, as soon as all methods have run on it.
+        """Receive one scene, as soon as all methods have run on it.
 
         Parameters
         ----------
@@ -123,4 +123,4 @@ class Sink(Protocol):
         """
 
     def finish(self, evaluation: Evaluation) -> None:
-        """Take the figures; called once, after the last scene."""
+        """Receive the figures; called once, after the last scene."""

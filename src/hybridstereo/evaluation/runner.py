@@ -44,7 +44,7 @@ def run(
     scenes, methods
         Every method runs on every scene.
     sinks
-        Take the maps of each scene, and everything at the end.
+        Receive the maps of each scene, and all figures at the end.
     on_run
         Called before each run.
     """

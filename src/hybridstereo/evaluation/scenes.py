@@ -40,7 +40,7 @@ class Scene:
 
 
 def dataset_scenes(dataset: Dataset) -> list[Scene]:
-    """The scenes of a data set, by the shortest names that tell them apart."""
+    """The scenes of a data set, by the shortest names that are unique."""
     shortened = [sample.name.rpartition("/")[2] for sample in dataset.samples]
     unique = len(set(shortened)) == len(shortened)
     return [
@@ -61,8 +61,8 @@ def folder_scenes(truth: Path, masks: Path | None = None) -> list[Scene]:
     truth
         The folder.
     masks
-        A folder of masks with the same names, or None; Middlebury's own masks are found by
-        themselves.
+        A folder of masks with the same names, or None; Middlebury's own masks are found without
+        it.
     """
     if not truth.is_dir():
         raise InputError(f"{truth} is not a folder", "Name the folder of the truth maps with `gt`")
@@ -145,8 +145,8 @@ def _matches(scene: Scene, pattern: str) -> bool:
 def find_file(folder: Path, keys: Sequence[str], suffixes: Sequence[str]) -> Path:
     """The file of a scene in a folder that another program wrote.
 
-    Looked for are ``<key>.<suffix>``, then Middlebury's ``<key>/disp0*.pfm`` (for maps), then any
-    single file with one of the suffixes in the folder ``<key>``.
+    Tried in this order: ``<key>.<suffix>``, Middlebury's ``<key>/disp0*.pfm`` (for maps), a single
+    file with one of the suffixes in the folder ``<key>``.
     """
     for key in keys:
         found = [p for suffix in suffixes if (p := folder / f"{key}{suffix}").is_file()]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,13 +32,9 @@ from .methods import Method, Outcome
 from .runner import OnRun
 from .scenes import Scene
 
-BENCHMARKS = ("kitti", "middlebury")
-
-_KITTI_PAIRS = 200
 _KITTI_NDISP = 256
 _KITTI_LEAST = 1 / 256  # a stored 0 would mean "invalid"
 _KITTI_MOST = (65536 - 1) / 256
-_MIDDLEBURY_SCENES = 30
 _MIDDLEBURY_FOLDER = re.compile(r"(training|test)([QHF])")
 
 
@@ -51,7 +47,7 @@ class Submission:
     files
         In the order of writing.
     failures
-        Name of the pair and the sentence that says why it is missing.
+        The name of each missing pair and why it is missing, as a sentence.
     warnings
         What the benchmark would complain about.
     """
@@ -73,12 +69,12 @@ def write_submission(
     Parameters
     ----------
     benchmark
-        One of `BENCHMARKS`.
+        A key of `BENCHMARKS`.
     root
         The data set: a folder with ``testing`` (KITTI), or with ``trainingH`` and ``testH``, or
         another resolution (Middlebury).
     folder
-        Where to write; created if it is not there.
+        Where to write; created if it does not exist.
     method
         What to run.
     on_run
@@ -89,11 +85,11 @@ def write_submission(
     InputError
         If there are no such pairs.
     """
-    scenes = (_kitti_scenes if benchmark == "kitti" else _middlebury_scenes)(root)
-    expected = _KITTI_PAIRS if benchmark == "kitti" else _MIDDLEBURY_SCENES
+    wanted = BENCHMARKS[benchmark]
+    scenes = wanted.scenes(root)
     warnings = []
-    if len(scenes) != expected:
-        warnings.append(f"{root} has {len(scenes)} pairs but {benchmark} wants {expected}")
+    if len(scenes) != wanted.pairs:
+        warnings.append(f"{root} has {len(scenes)} pairs but {benchmark} wants {wanted.pairs}")
     files: list[Path] = []
     failures: list[tuple[str, str]] = []
     seconds: list[float] = []
@@ -108,11 +104,10 @@ def write_submission(
         except MemoryError:
             failures.append((scene.name, "Not enough memory."))
             continue
-        write = _write_kitti if benchmark == "kitti" else _write_middlebury
-        files += write(folder, scene.name, outcome, method.info.name)
+        files += wanted.write(folder, scene.name, outcome, method.info.name)
         if outcome.seconds is not None:
             seconds.append(outcome.seconds)
-    if benchmark == "kitti" and seconds:
+    if wanted.mean_runtime and seconds:
         files.append(_write_text(folder / "runtime.txt", math.fsum(seconds) / len(seconds)))
     return Submission(files, failures, warnings)
 
@@ -207,3 +202,31 @@ def _write_text(path: Path, seconds: float) -> Path:
     with atomic_write(path) as temporary:
         temporary.write_text(f"{seconds:.3f}\n", encoding="ascii")
     return path
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What a benchmark wants.
+
+    Attributes
+    ----------
+    pairs
+        How many.
+    scenes
+        Finds them below a root.
+    write
+        Writes the files of one: folder, scene, outcome, method -> what was written.
+    mean_runtime
+        Whether it asks for the mean runtime, instead of one for each pair.
+    """
+
+    pairs: int
+    scenes: Callable[[Path], list[Scene]]
+    write: Callable[[Path, str, Outcome, str], Sequence[Path]]
+    mean_runtime: bool
+
+
+BENCHMARKS = {
+    "kitti": Benchmark(200, _kitti_scenes, _write_kitti, mean_runtime=True),
+    "middlebury": Benchmark(30, _middlebury_scenes, _write_middlebury, mean_runtime=False),
+}

@@ -47,7 +47,7 @@ class Light:
     softness: float
 
     def direct(self, points: Points, normals: Points) -> Points:
-        """Share (N,) of the lamp's light that reaches points (3, N), shadows left out."""
+        """Share (N,) of the lamp's light that reaches points (3, N), without shadows."""
         towards = self.position[:, None].astype(np.float32) - points
         squared = np.einsum("in,in->n", towards, towards)
         facing = (normals * towards).sum(axis=0) / np.sqrt(squared)
@@ -93,7 +93,7 @@ class LightMap:
         x = np.arange(left, right + 2 * _CELL, _CELL)
         y = np.arange(top, geometry.height + 2 * _CELL, _CELL)
         X, Y = geometry.rays_x(x, LEFT)[None, :], geometry.rays_y(y)[:, None]
-        # Beyond the wall's horizon there is nothing to light: any finite depth will do.
+        # Beyond the wall's horizon no point is lit: any finite depth will do.
         nowhere = 0.1 * (geometry.min_disparity + geometry.doffs) / geometry.focal
         depth = 1.0 / np.maximum(wall.cast(LEFT, X, Y), nowhere)
         points = np.stack([X * depth, Y * depth, depth]).reshape(3, -1).astype(np.float32)

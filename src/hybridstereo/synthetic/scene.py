@@ -70,7 +70,7 @@ class SceneOptions:
     min_disparity
         No disparity, in either view, is smaller. It may be negative.
     objects
-        How many objects to try to place; those that find no room are left out.
+        How many objects to try to place; those that do not fit are skipped.
     photometric
         Differences between the views; None: each point has the same colour in both.
 
@@ -124,7 +124,7 @@ class StereoScene:
     seed, options
         What `generate_scene` was called with.
     geometry
-        Focal length, principal points and the like.
+        Focal length, principal points and so on.
 
     """
 
@@ -149,7 +149,7 @@ def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScen
     seed
         A non-negative integer.
     options
-        Size, disparity range and the like; None: the defaults.
+        Size, disparity range and so on; None: the defaults.
 
     Raises
     ------
@@ -182,8 +182,8 @@ def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScen
 def _random_geometry(rng: np.random.Generator, options: SceneOptions) -> Geometry:
     """Cameras with an ordinary field of view whose range of depth is finite.
 
-    A range that starts at or below 0 would reach to infinity and beyond; as with real cameras
-    that converge, the principal points then differ (``doffs``).
+    A range that starts at or below 0 would include points at infinity and beyond; the principal
+    points then differ (``doffs``), as with real cameras that converge.
     """
     low, high = options.min_disparity, options.max_disparity
     doffs = max(0.0, (high - _DEPTH_RATIO * low) / (_DEPTH_RATIO - 1.0))

@@ -64,7 +64,7 @@ class Geometry:
 
 
 class Surface(Protocol):
-    """What the renderer asks of a surface."""
+    """What the renderer needs from a surface."""
 
     @property
     def material(self) -> Material:

@@ -35,8 +35,8 @@ def lookup(image: Image, x: Array, y: Array) -> Image:
 class Texture:
     """A random square tile that repeats without seam, with prefiltered smaller versions (mipmap).
 
-    It is made at the first use, from its own seed: what nobody sees costs nothing, and what is
-    seen does not depend on the rest of the scene.
+    It is generated on first use from its own seed: textures that no ray hits cost nothing, and the
+    others do not depend on the rest of the scene.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Texture:
         for level in range(int(np.log2(self.size)) - 1):
             side = self.size >> level
             smaller = cv2.resize(tile, (side, side), interpolation=cv2.INTER_AREA)
-            # One more row and column, so that bilinear lookup crosses the seam by itself.
+            # One more row and column, so that bilinear lookup works across the seam.
             bordered = cv2.copyMakeBorder(smaller, 0, 1, 0, 1, cv2.BORDER_WRAP)
             levels.append(np.asarray(bordered, np.float32))
         return levels

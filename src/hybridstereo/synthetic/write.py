@@ -43,7 +43,7 @@ def synthesize(
     seed
         Seed of the first scene.
     options
-        Size, disparity range and the like; None: the defaults.
+        Size, disparity range and so on; None: the defaults.
     on_scene
         Called after each scene.
 
@@ -57,14 +57,14 @@ def synthesize(
     InputError
         If ``count`` or ``seed`` is out of range.
     OutputError
-        If a folder or file cannot be written; no file is ever written half.
+        If a folder or file cannot be written; files are never left half written.
 
     """
     if count < 1:
         raise InputError(f"the number of scenes is {count}", hint="Give at least 1")
     written: list[Path] = []
     for index in range(count):
-        # Before the work, so that a folder one may not write to is noticed at once.
+        # Before the work, so that a read-only folder fails at once.
         scene_folder = _create_folder(Path(folder) / f"scene_{index:04d}")
         written += write_scene(scene_folder, generate_scene(seed + index, options))
         if on_scene is not None:
@@ -109,7 +109,7 @@ def write_scene(folder: str | Path, scene: StereoScene) -> list[Path]:
     Raises
     ------
     OutputError
-        If a file cannot be written; no file is ever written half.
+        If a file cannot be written; files are never left half written.
 
     """
     folder = Path(folder)

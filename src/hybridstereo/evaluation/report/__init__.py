@@ -1,1 +1,1 @@
-"""`hstereo eval --report`: one self-contained HTML page and the same figures as JSON."""
+"""The report of an evaluation: one self-contained HTML page, and the same figures as JSON."""

@@ -1,4 +1,4 @@
-"""The report behind ``hstereo eval --report DIR``: one page to look at, one JSON file to script."""
+"""The report of an evaluation: a page for people, and a JSON file for scripts."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .tables import Summary
 PAGE, DATA = "report.html", "report.json"
 
 _WIDEST = 1280  # pictures are reduced to this width
-# Beyond so many characters of pictures those of further scenes are smaller: browsers open a page
-# of some 100 MB, but not one of a gigabyte.
+# Once the pictures take this many characters, those of further scenes are smaller: browsers open
+# a page of some 100 MB, but not one of a gigabyte.
 _AMPLE = 60_000_000
 _WIDEST_WHEN_MANY = 480
 
@@ -34,8 +34,8 @@ _WIDEST_WHEN_MANY = 480
 class HtmlReport:
     """Collects pictures scene by scene and writes ``report.html`` and ``report.json``.
 
-    A `hybridstereo.evaluation.results.Sink`. The page contains its pictures, style and script, and
-    loads nothing from anywhere.
+    A `hybridstereo.evaluation.results.Sink`. The page contains its pictures, style and script and
+    loads no other files.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ KITTI_ERROR_COLORS = (
 _FIRST_OUTLIER_COLOR = KITTI_ERROR_EDGES.index(1.0) + 1
 
 NO_ESTIMATE_COLOR = (197, 27, 125)
-"""Where a method says nothing, among KITTI's colours, which have none for it."""
+"""Where a method gives no estimate, for which KITTI has no colour."""
 
 UNDECIDED_GREY = 140
 """Occluded or unknown pixels of the black-and-white error maps."""
@@ -53,7 +53,7 @@ _NO_ESTIMATE = _SIZES - 1
 
 _JPEG_QUALITY = 85
 _NO_IMAGE = 0.5  # grey, where there is no left image
-_SPARSE = 0.5  # of the pixels known, at most: laser points, which are hard to see one by one
+_SPARSE = 0.5  # known share up to which pixels are enlarged: single laser points are hard to see
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ def scene_pictures(
     height, width = pair.height, pair.width
     size = (width, height) if width <= widest else (widest, max(1, round(height * widest / width)))
 
-    def small(indices: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return np.asarray(cv2.resize(indices, size, interpolation=cv2.INTER_NEAREST), np.uint8)
+    def small(pixels: NDArray[np.uint8], method: int = cv2.INTER_NEAREST) -> NDArray[np.uint8]:
+        return np.asarray(cv2.resize(pixels, size, interpolation=method), np.uint8)
 
     levels = palette(next(iter(DISPARITY_COLORS)))
     classes = error_palette(next(iter(ERROR_STYLES)))
     image = pair.left if pair.has_left else np.full((height, width, 3), _NO_IMAGE, np.float32)
     left = np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8)
     return ScenePictures(
-        left=_jpeg(cv2.resize(left, size, interpolation=cv2.INTER_AREA)),
+        left=_jpeg(small(left, cv2.INTER_AREA)),
         truth=_png(small(_thicken(disparity_levels(pair.disparity, lo, hi))), levels),
         maps={
             name: _png(small(disparity_levels(disparity, lo, hi)), levels)

@@ -1,0 +1,61 @@
+"""OpenCV's semi-global matcher, which stands beside ours in `evaluation` and in `bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import cv2
+
+_STEP = 16  # the number of disparities must be a multiple of it
+
+
+def supported_disparities(count: int) -> int:
+    """The least number of disparities that OpenCV accepts and that is not below ``count``."""
+    return -(-count // _STEP) * _STEP
+
+
+def penalties(block: int, channels: int) -> tuple[int, int]:
+    """``P1`` and ``P2`` of StereoSGBM as OpenCV's documentation suggests them."""
+    area = channels * block**2
+    return 8 * area, 32 * area
+
+
+def sgbm_matcher(
+    mode: int,
+    disparities: int,
+    block: int,
+    channels: int,
+    prefilter: int = 0,
+    uniqueness: int = 0,
+    left_right: int = 0,
+    speckle_window: int = 0,
+    speckle_range: int = 0,
+) -> cv2.StereoSGBM:
+    """A StereoSGBM from disparity 0 on; the defaults are OpenCV's, without any filter."""
+    p1, p2 = penalties(block, channels)
+    return cv2.StereoSGBM.create(
+        minDisparity=0,
+        numDisparities=disparities,
+        blockSize=block,
+        P1=p1,
+        P2=p2,
+        disp12MaxDiff=left_right,
+        preFilterCap=prefilter,
+        uniquenessRatio=uniqueness,
+        speckleWindowSize=speckle_window,
+        speckleRange=speckle_range,
+        mode=mode,
+    )
+
+
+@contextmanager
+def opencv_threads(threads: int | None) -> Iterator[None]:
+    """Let OpenCV use so many threads inside a ``with`` statement; None: as many as before."""
+    before = cv2.getNumThreads()
+    if threads is not None:
+        cv2.setNumThreads(threads)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)
