@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -45,14 +46,15 @@ def prose(text: str) -> str:
 
 def anchors(document: Path) -> set[str]:
     """What GitHub calls the headings of a document."""
-    found: set[str] = set()
+    found: Counter[str] = Counter()
+    names: set[str] = set()
     for heading in re.findall(r"^#+ +(.*?) *$", prose(text_of(document)), re.M):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
         kept = (x for x in plain if x in " -_" or unicodedata.category(x)[0] in "LNM")
         anchor = "".join(kept).replace(" ", "-")
-        number = sum(x == anchor or x.rpartition("-")[0] == anchor for x in found)
-        found.add(f"{anchor}-{number}" if number and anchor in found else anchor)
-    return found
+        names.add(f"{anchor}-{found[anchor]}" if found[anchor] else anchor)
+        found[anchor] += 1
+    return names
 
 
 def command_lines(text: str) -> list[list[str]]:
