@@ -59,7 +59,7 @@ mean. `hybridstereo.read_disparity` reads all of these formats.
 **Standard streams.** Results go to standard output, messages and progress to standard error, so
 that `--json` and `--csv` can be piped. Where a file is an input, `-` reads standard input (one of
 the two images); `-o -` writes a PFM to standard output. Progress is one line that updates itself on
-a terminal; in a log file it is a line now and then.
+a terminal; elsewhere there are a few plain lines or none.
 
 **Files appear complete or not at all.** Every output is written to a temporary name first and then
 renamed. An existing file is replaced only by a complete one.
