@@ -307,13 +307,11 @@ def test_every_command_and_option_has_help(name, command):
             assert parameter.help, f"{name} {parameter.name}"
 
 
-@pytest.mark.parametrize(("name", "command"), commands())
-def test_every_command_is_in_the_readme(name, command):
+@pytest.mark.parametrize("name", list(cli.commands))
+def test_every_command_is_in_the_readme(name):
+    # Their options are in docs/cli.md, see test_docs.py.
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    assert f"hstereo {name}" in readme
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and name == "infer":
-            assert max(parameter.opts, key=len) in readme, parameter.name
+    assert f"`hstereo {name}`" in readme
 
 
 def test_exit_codes_are_the_documented_ones():
