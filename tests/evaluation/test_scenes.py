@@ -99,7 +99,7 @@ def test_mask_of_another_size(tmp_path):
 
 
 def test_useless_folders(tmp_path):
-    with pytest.raises(InputError, match="not a folder.*`gt`"):
+    with pytest.raises(InputError, match=r"not a folder.*`gt`"):
         folder_scenes(tmp_path / "no")
     with pytest.raises(InputError, match="no disparity maps"):
         folder_scenes(tmp_path)
