@@ -159,7 +159,8 @@ def test_scene_name(folder: str, scene: str) -> None:
 @pytest.mark.shared
 def test_real_middlebury(shared: Path) -> None:
     dataset = open_dataset("middlebury", shared / "data")
-    assert dataset.warnings == ()
+    # There the images lie in folders of their lights and exposures, which are not read yet.
+    assert all("middlebury-light" in warning for warning in dataset.warnings)
     assert len(dataset.samples) == 7 + 7 + 2 + 6 + 20 + 4
     wanted = ("MiddEval3/trainingQ/Pipes", "middlebury-2001/tsukuba", "middlebury-2006/Baby1")
     for sample in (s for s in dataset.samples if s.name in wanted):
