@@ -26,4 +26,9 @@ def correlation_backward(
     label_range: LabelRange,
 ) -> tuple[Array, Array]:
     """Gradients of both views' features (H, W, C) from that of the scores (H, W, K)."""
-    return backend.scores_backward(dscores, left_features, right_features, label_range.disparities)
+    return backend.scores_backward(
+        dscores,
+        left=left_features,
+        right=right_features,
+        disparities=label_range.disparities,
+    )

@@ -56,7 +56,13 @@ def solve(
     """
     rows = backend.empty(costs.shape[:2], np.int32) if with_rows else None
     minorant, bounds = backend.dual_mm(
-        costs, edges.wx, edges.wy, penalties.p1, penalties.p2, iterations, rows
+        costs,
+        wx=edges.wx,
+        wy=edges.wy,
+        p1=penalties.p1,
+        p2=penalties.p2,
+        iterations=iterations,
+        row_label_map=rows,
     )
     return CrfSolution(backend.read_out(minorant), minorant, bounds, rows)
 
@@ -65,4 +71,11 @@ def energy(
     backend: Backend, costs: Array, edges: EdgeWeights, penalties: Penalties, label_map: Array
 ) -> float:
     """Energy of a labelling: its costs and the penalties of its jumps (docs/model.md 5c)."""
-    return backend.energy(costs, edges.wx, edges.wy, penalties.p1, penalties.p2, label_map)
+    return backend.energy(
+        costs,
+        wx=edges.wx,
+        wy=edges.wy,
+        p1=penalties.p1,
+        p2=penalties.p2,
+        label_map=label_map,
+    )

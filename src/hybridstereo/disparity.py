@@ -26,5 +26,5 @@ def refined_disparity(
     ``costs`` (H, W, K) are those the labels were chosen by: the CRF's minorant or, without a CRF,
     the matching costs.
     """
-    shift = backend.to_host(backend.refine(costs, label_map, label_range.step))
+    shift = backend.to_host(backend.refine(costs, label_map, step=label_range.step))
     return label_disparity(backend, label_map, label_range) + shift

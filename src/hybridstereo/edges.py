@@ -80,15 +80,17 @@ def edges_forward(
     """
     if model.kind == "contrast":
         return EdgeWeights(
-            *backend.contrast_weights(edges_in, model.scale, model.alpha, model.beta)
+            *backend.contrast_weights(
+                edges_in, scale=model.scale, alpha=model.alpha, beta=model.beta
+            )
         )
-    linear = network_forward(backend, edges_in, model.layers, False, keep)
-    return EdgeWeights(*backend.magnitude_forward(linear, model.scale))
+    linear = network_forward(backend, edges_in, model.layers, activate_last=False, keep=keep)
+    return EdgeWeights(*backend.magnitude_forward(linear, scale=model.scale))
 
 
 def edges_backward(
     backend: Backend, dwx: Array, dwy: Array, kept: Sequence[Array], model: EdgeModel
 ) -> list[ConvLayer]:
     """Gradients of the Pairwise-CNN's parameters from those of the edge weights (H, W)."""
-    dlinear = backend.magnitude_backward(dwx, dwy, kept[-1], model.scale)
-    return network_backward(backend, dlinear, kept, model.layers, False)
+    dlinear = backend.magnitude_backward(dwx, dwy, linear=kept[-1], scale=model.scale)
+    return network_backward(backend, dlinear, kept, model.layers, activate_last=False)

@@ -108,11 +108,13 @@ def network_forward(
     """
     if keep is None:
         parameters = [(layer.weight, layer.bias) for layer in layers]
-        return backend.network_forward(network_in, parameters, activate_last)
+        return backend.network_forward(network_in, parameters, activate_last=activate_last)
     keep.append(network_in)
     for index, layer in enumerate(layers):
         activate = activate_last or index < len(layers) - 1
-        keep.append(backend.conv_forward(keep[-1], layer.weight, layer.bias, activate))
+        keep.append(
+            backend.conv_forward(keep[-1], layer.weight, bias=layer.bias, activate=activate)
+        )
     return keep[-1]
 
 
@@ -133,7 +135,12 @@ def network_backward(
         layer = layers[index]
         activate = activate_last or index < len(layers) - 1
         gradient, dweight, dbias = backend.conv_backward(
-            gradient, kept[index], layer.weight, kept[index + 1], activate, index > 0
+            gradient,
+            x=kept[index],
+            weight=layer.weight,
+            y=kept[index + 1],
+            activate=activate,
+            need_dx=index > 0,
         )
         gradients.append(ConvLayer(dweight, None if layer.bias is None else dbias))
     return gradients[::-1]

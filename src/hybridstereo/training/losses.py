@@ -84,8 +84,14 @@ def cross_entropy(
     loss, ds
         ``ds`` (H, W, K) is zero at invalid pixels.
     """
-    truth = target.position, target.nearest, target.valid
-    return backend.cross_entropy(f, *truth, max(target.count, 1), soft)
+    return backend.cross_entropy(
+        f,
+        position=target.position,
+        nearest=target.nearest,
+        valid=target.valid,
+        valid_count=max(target.count, 1),
+        soft=soft,
+    )
 
 
 def bad_labels(
@@ -93,7 +99,10 @@ def bad_labels(
 ) -> list[float]:
     """Percentages of valid pixels whose label is off by more than each threshold, in labels."""
     counts = [
-        backend.count_bad_labels(label_map, target.position, target.valid, x) for x in thresholds
+        backend.count_bad_labels(
+            label_map, position=target.position, valid=target.valid, threshold=x
+        )
+        for x in thresholds
     ]
     return [100.0 * count / max(target.count, 1) for count in counts]
 
@@ -120,12 +129,15 @@ def augment_costs(
     backend: Backend, f: np.ndarray, target: Target, gamma: float, tau: float
 ) -> np.ndarray:
     """Loss-augmented unaries ``f - gamma * min(|k - x*|, tau)`` on valid pixels."""
-    return backend.augment_costs(f, target.nearest, target.valid, gamma, tau)
+    return backend.augment_costs(
+        f, nearest=target.nearest, valid=target.valid, gamma=gamma, tau=tau
+    )
 
 
 def task_loss(backend: Backend, label_map: Array, target: Target, tau: float) -> float:
     """Mean truncated absolute difference of labels over valid pixels."""
-    return backend.task_loss(label_map, target.nearest, target.valid, tau) / max(target.count, 1)
+    total = backend.task_loss(label_map, nearest=target.nearest, valid=target.valid, tau=tau)
+    return total / max(target.count, 1)
 
 
 def structured_hinge(
@@ -153,13 +165,23 @@ def structured_hinge(
     augmented = augment_costs(backend, f, target, gamma, tau)
     solution = solve(backend, augmented, edges, penalties, iterations, with_rows=True)
     worst = solution.label_map
-    truth = backend.complete_truth(nearest, valid, worst if elsewhere is None else elsewhere)
+    truth = backend.complete_truth(
+        nearest, valid=valid, elsewhere=worst if elsewhere is None else elsewhere
+    )
     pulling = backend.to_device(np.ones(valid.shape, bool)) if infer_unknown else valid
     count = max(target.count, 1)
     # On x* the augmentation is zero, so f itself gives its energy.
     best = energy(backend, f, edges, penalties, truth)
     gradients = backend.hinge_gradients(
-        f, edges.wx, edges.wy, penalties.p1, penalties.p2, truth, worst, pulling, count
+        f,
+        wx=edges.wx,
+        wy=edges.wy,
+        p1=penalties.p1,
+        p2=penalties.p2,
+        truth=truth,
+        worst=worst,
+        active=pulling,
+        valid_count=count,
     )
     disagreeing = backend.count_different(solution.row_label_map, worst)
     return Hinge(

@@ -105,10 +105,10 @@ class Sgd:
             decays = name.endswith("/weight")
             self._backend.sgd_update(
                 self.parameters[name],
-                self.momentum[name],
-                gradient,
-                lr * self._rates.get(name, 1.0),
-                options.momentum,
-                options.nesterov,
-                options.weight_decay if decays else 0.0,
+                velocity=self.momentum[name],
+                gradient=gradient,
+                lr=lr * self._rates.get(name, 1.0),
+                momentum=options.momentum,
+                nesterov=options.nesterov,
+                weight_decay=options.weight_decay if decays else 0.0,
             )
