@@ -327,11 +327,10 @@ def test_score_middlebury_wrong_sizes(shape: tuple[int, ...]) -> None:
 # ------------------------------------------------------------------------------------------ means
 
 
-def test_per_image_and_pooled_means_differ() -> None:
+def test_pooled_counts_every_pixel_the_same() -> None:
     small = metrics.score(f32([[0]]), f32([[5]]))
     large = metrics.score(np.zeros((3, 3)), np.zeros((3, 3)))
     empty = metrics.score(f32([[0]]), f32([[INF]]))
-    assert metrics.per_image_mean([small, large, empty])["bad1"] == 50
     pooled = metrics.pooled([small, large, empty])
     assert pooled.bad(1.0) == 10
     assert pooled.average == 0.5
@@ -347,10 +346,9 @@ def test_pooled_equals_one_image_of_all_pixels(rng: np.random.Generator) -> None
 
 
 def test_means_of_nothing() -> None:
-    assert metrics.per_image_mean([]) == {}
     assert metrics.pooled([]).pixels == 0
     empty = metrics.score(f32([[0]]), f32([[INF]]))
-    assert math.isnan(metrics.per_image_mean([empty])["d1"])
+    assert math.isnan(metrics.pooled([empty]).as_dict()["d1"])
 
 
 def test_middlebury_mean() -> None:

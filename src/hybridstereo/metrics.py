@@ -271,28 +271,6 @@ def fill_background(disparity: Disparity) -> NDArray[np.float64]:
     return filled
 
 
-def per_image_mean(scores: Sequence[Scores]) -> dict[str, float]:
-    """Mean of the images' figures: each image counts the same (KITTI 2012, most papers).
-
-    Parameters
-    ----------
-    scores
-        Of single images, all with the same thresholds.
-
-    Returns
-    -------
-    dict
-        Names as in `Scores.as_dict`. Images for which a figure is NaN are excluded from its mean;
-        the mean of none is NaN.
-
-    """
-    tables = [one.as_dict() for one in scores]
-    return {
-        name: _mean([table[name] for table in tables if not math.isnan(table[name])])
-        for name in (tables[0] if tables else ())
-    }
-
-
 def pooled(scores: Sequence[Scores]) -> Scores:
     """Figures over all pixels of all images together: each pixel counts the same (KITTI 2015).
 
@@ -422,7 +400,3 @@ def _percentage(part: float, whole: int) -> float:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else math.nan
-
-
-def _mean(values: Sequence[float]) -> float:
-    return _ratio(math.fsum(values), len(values))

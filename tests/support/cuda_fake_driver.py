@@ -1,4 +1,4 @@
-"""A pytest plugin (``-p cuda_fake_driver``): a CUDA driver without a GPU, for ``pytest -m gpu``.
+"""A CUDA driver without a GPU: ``pytest -p support.cuda_fake_driver -m gpu``.
 
 Everything of numba-cuda is real: contexts, streams, compilation to machine code, arguments of
 launches.  Only ``libcuda`` is not: memory is the host's, and kernels run in the PTX emulator.

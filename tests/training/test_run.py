@@ -13,14 +13,18 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from hybridstereo import memory
+from hybridstereo import kernels, memory
+from hybridstereo.datasets import StereoPair
 from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.io.weights import read_weights
+from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
+from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import load_model, save_model
-from hybridstereo.synthetic import SceneOptions
+from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.synthetic.write import synthesize
 from hybridstereo.training import stages
+from hybridstereo.training.imitation import imitate_contrast
 from hybridstereo.training.run import TrainOptions, options_from_config, train
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Budget, Reporter, TrainingDivergedError
@@ -232,6 +236,29 @@ def test_run_folder_is_not_overwritten(options, tmp_path):
 def test_resume_without_a_run(tmp_path):
     with pytest.raises(InputError, match="no training run"):
         train(None, tmp_path / "nothing")
+
+
+def test_stage_joint_of_a_model_with_a_pairwise_cnn(options, tmp_path):
+    """Its edge weights stay as they are: stage full is what trains them."""
+    start = imitate_contrast(census_model(), kernels.select("cpu"), [_some_pair()], seed=0)[0]
+    save_model(tmp_path / "cnn.h5", start)
+    chosen = replace(options, stage="joint", init=str(tmp_path / "cnn.h5"), layers=None, steps=2)
+    model = train(chosen, tmp_path / "run")
+    assert model.config.edge_model == "cnn"
+    for before, after in zip(start.pairwise, model.pairwise, strict=True):
+        np.testing.assert_array_equal(before.weight, after.weight)
+
+
+def test_labels_of_training_become_those_of_the_model(options, tmp_path):
+    model = train(replace(options, stage="unary", disparities=13), tmp_path / "run")
+    assert model.config.label_range == LabelRange(0.0, 13)
+    assert "disparities 0 to 12" in model.config.description
+    assert load_model(tmp_path / "run").config.disparities == 13
+
+
+def _some_pair():
+    scene = generate_scene(5, SceneOptions(height=48, width=72, max_disparity=14, objects=4))
+    return StereoPair(scene.left, scene.right, scene.disparity, ~scene.occlusion)
 
 
 def test_later_stage_needs_a_start(options, tmp_path):

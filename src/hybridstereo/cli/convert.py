@@ -11,7 +11,7 @@ import click
     "--config",
     metavar="FILE.cfg",
     help="The cfg beside the parameters: penalties, label range, iterations.  "
-    "[default: the published program's defaults]",
+    "[default: the program's defaults, and the penalties and Pairwise-CNN of the parameters]",
 )
 @click.option("-o", "--output", metavar="MODEL.h5", required=True, help="Model file to write.")
 def convert(parameters: str, config: str | None, output: str) -> None:

@@ -124,7 +124,8 @@ def infer(
     """Compute the disparity map of the LEFT image of a rectified pair.
 
     Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
-    standard input. Images may be 8 or 16 bit, grey or colour, PNG, JPEG, TIFF or PPM.
+    standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
+    colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
 
     The names of the written files go to standard output, everything else to standard error.
     """
@@ -168,8 +169,8 @@ def infer(
         ("volume_crf", save_volume_crf, result.minorant),
     ):
         if path is not None and values is not None:
-            labels = result.label_range
-            write_volume(path, values, labels.minimum, labels.step)
+            label_range = result.label_range
+            write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
     if as_json:
         click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
@@ -261,7 +262,7 @@ def _report(
     from ..system import peak_memory
 
     height, width = result.disparity.shape
-    labels = result.label_range
+    label_range = result.label_range
     bounds = None if result.bounds is None else [float(x) for x in result.bounds]
     return {
         "outputs": outputs,
@@ -272,10 +273,10 @@ def _report(
         "width": width,
         "height": height,
         "labels": {
-            "count": labels.count,
-            "min_disparity": labels.minimum,
-            "max_disparity": labels.maximum,
-            "step": labels.step,
+            "count": label_range.count,
+            "min_disparity": label_range.minimum,
+            "max_disparity": label_range.maximum,
+            "step": label_range.step,
         },
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
@@ -283,7 +284,7 @@ def _report(
         "seconds": {**result.seconds, "total": sum(result.seconds.values())},
         "memory": {
             "peak_bytes": peak_memory(),
-            "volume_bytes": height * width * labels.count * 4,
-            "estimated_bytes": inference_memory(stereo.model, height, width, labels.count),
+            "volume_bytes": height * width * label_range.count * 4,
+            "estimated_bytes": inference_memory(stereo.model, height, width, label_range.count),
         },
     }

@@ -274,8 +274,8 @@ def _with_labels(model: StereoModel, disparities: int | None) -> StereoModel:
     if disparities is None:
         return model
     trained = with_config(model, disparities=disparities)
-    labels = trained.config.label_range
-    described = f"trained with the disparities {labels.minimum:g} to {labels.maximum:g}"
+    label_range = trained.config.label_range
+    described = f"trained with the disparities {label_range.minimum:g} to {label_range.maximum:g}"
     return with_config(trained, description=described)
 
 
