@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-ENTRY = {"cross_entropy": 2.5}
+ENTRY = {"loss": "cross_entropy", "cross_entropy": 2.5}
 FIGURES = {"bad1": 12.0, "bad2": 8.0}
 TRAIN = click.Command("train", params=[click.Option(["--lr"])])
 
@@ -81,7 +81,7 @@ def test_terminal_shows_one_line_that_updates():
     with Progress(stream) as progress:
         reporter = TrainingProgress(progress, TRAIN)
         for step in (1, 2):
-            reporter.step("joint", step, None, step / 4, {"hinge": 1.0})
+            reporter.step("joint", step, None, step / 4, {"loss": "hinge", "hinge": 1.0})
         shown = stream.getvalue()
         assert "\n" not in shown
         assert shown.count("\r\x1b[K[") == 2
@@ -122,7 +122,7 @@ def test_validation_error_stays_beside_the_steps_of_its_stage():
         reporter = TrainingProgress(progress, TRAIN)
         reporter.validation("unary", 1, FIGURES, False)
         reporter.step("unary", 2, 4, 0.5, ENTRY)
-        reporter.step("joint", 1, 4, 0.25, {"hinge": 1.0})
+        reporter.step("joint", 1, 4, 0.25, {"loss": "hinge", "hinge": 1.0})
     shown = stream.getvalue().split("\r\x1b[K")
     assert "bad1 12.00 %" in shown[2]
     assert "bad1" not in shown[3]

@@ -8,8 +8,6 @@ from ..training.stages import Reporter
 from .progress import Progress
 from .text import with_flags
 
-_LOSSES = ("cross_entropy", "hinge")
-
 
 class TrainingProgress(Reporter):
     """Shows steps on the line of a `Progress`, and validations on lines that stay.
@@ -32,9 +30,8 @@ class TrainingProgress(Reporter):
         """Show the loss and the last validation error of the stage."""
         if stage != self._stage:
             self._stage, self._validated = stage, ""
-        loss = next(
-            f"{name.replace('_', ' ')} {entry[name]:.4f}" for name in _LOSSES if name in entry
-        )
+        name = entry["loss"]
+        loss = f"{name.replace('_', ' ')} {entry[name]:.4f}"
         counted = f"{step}/{steps}" if steps is not None else f"{step}"
         self._progress.advance(progress, f"{stage} {counted}  {loss}{self._validated}", stage)
 

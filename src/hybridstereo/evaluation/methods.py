@@ -11,12 +11,12 @@ import numpy as np
 
 from ..datasets import StereoPair
 from ..errors import InputError
-from ..io.disparity import read_disparity
+from ..io.disparity import MAP_SUFFIXES, read_disparity
 from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
 from ..stereo import MatchOptions, Stereo, StereoResult
 from .results import MethodInfo
-from .scenes import MAP_SUFFIXES, Scene, find_file
+from .scenes import Scene, find_file
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,9 @@ from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.pair import NO_IMAGE, truth_pair
 from ..errors import InputError
 from ..io.calib import Calibration, read_calibration
-from ..io.disparity import read_disparity
+from ..io.disparity import MAP_SUFFIXES, read_disparity
 from ..io.images import read_image
 from ..io.mask import read_mask
-
-MAP_SUFFIXES = (".pfm", ".png", ".npy", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,9 @@ _ENCODERS: dict[str, Callable[[NDArray[np.float32], str], bytes]] = {
     ".tif": _encode_tiff,
     ".tiff": _encode_tiff,
 }
+MAP_SUFFIXES = tuple(_ENCODERS)
+"""The suffixes of disparity maps, each of which names a format."""
+
 _DECODERS: dict[str, Callable[[bytes, str], Pixels]] = {
     ".pfm": _decode_pfm,
     ".png": _decode_png,

@@ -35,7 +35,6 @@ _VALIDATION: Color = (200, 60, 50)
 _TRAINING: Color = (120, 150, 220)
 _LOSS: Color = (170, 170, 170)
 _SMOOTHING = 25
-_LOSSES = ("cross_entropy", "hinge")
 # The losses stay in the lower part of the picture, below most of the errors.
 _LOSS_SHARE = 0.5
 
@@ -73,7 +72,8 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
     canvas = Canvas(WIDTH, _HEIGHT)
     _draw_frame(canvas, marks, total)
     _draw_stages(canvas, {stage: _column(step, total) for stage, step in borders.items()})
-    for stage, name in itertools.product(borders, _LOSSES):
+    losses = dict.fromkeys((e["stage"], e["loss"]) for e in entries if "loss" in e)
+    for stage, name in losses:
         loss = _smooth(curve("step", name, stage))
         # Losses of different stages are not comparable: each is scaled to its own maximum.
         highest = max([value for _, value in loss], default=0.0) or 1.0

@@ -371,7 +371,8 @@ def _mean_step(backend: Backend, steps: Sequence[Step]) -> Step:
     if count > 1:
         for gradient in gradients.values():
             backend.divide_by(gradient, count)
-    return Step(loss / count, gradients, {name: value / count for name, value in figures.items()})
+    means = {name: value / count for name, value in figures.items()}
+    return Step(steps[0].loss_name, loss / count, gradients, means)
 
 
 def _check_and_describe(
@@ -388,8 +389,8 @@ def _check_and_describe(
             f"Stage {stage} diverged at step {step}: the loss or a gradient is not a number",
             "The last good checkpoint is kept; start again with a smaller `lr`",
         )
-    name = "cross_entropy" if stage == "unary" else "hinge"
-    entry = {"kind": "step", "stage": stage, "step": step, name: mean.loss}
+    name = mean.loss_name
+    entry = {"kind": "step", "stage": stage, "step": step, "loss": name, name: mean.loss}
     return entry | mean.figures | {"lr": lr} | norms
 
 

@@ -24,8 +24,9 @@ PENALTIES = ("p1", "p2")
 
 @dataclass(frozen=True)
 class Step:
-    """The loss of one pair, the gradients by parameter name, and figures for the log."""
+    """The loss of one pair with its name, the gradients by parameter, and figures for the log."""
 
+    loss_name: str
     loss: float
     gradients: Gradients
     figures: dict[str, float]
@@ -105,7 +106,7 @@ def unary_step(
     loss, dscores = cross_entropy(backend, forward.costs, target, soft)
     label_map = cheapest_labels(backend, forward.costs)
     figures = _training_error(backend, label_map, target, label_range)
-    return Step(loss, forward.backward(dscores), figures)
+    return Step("cross_entropy", loss, forward.backward(dscores), figures)
 
 
 def structured_step(
@@ -150,7 +151,7 @@ def structured_step(
             "pairwise", edges_backward(backend, hinge.dwx, hinge.dwy, kept, model.edges)
         )
     gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
-    return Step(hinge.loss, gradients, figures)
+    return Step("hinge", hinge.loss, gradients, figures)
 
 
 def _training_error(
