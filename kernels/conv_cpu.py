@@ -1,7 +1,7 @@
 """Convolution + bias + tanh on the CPU, channels last: forward and backward.
 
 Every layer of the Unary-CNN and the Pairwise-CNN (paper, sec. 3) is a *true* convolution (kernel
-rotated by 180 degrees, docs/model.md 3) over the valid extent:
+rotated by 180 degrees, docs/model.md 1) over the valid extent:
 
     y[r, c, o] = act(b[o] + sum_i sum_{u,v} W[o, i, u, v] * x[r + kh-1-u, c + kw-1-v, i])
 

@@ -161,7 +161,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                 cuda.syncthreads()
                 first_channel = uint32(first_channel + chunk)
 
-            # The products take the place of the pixels.
+            # The products overwrite the pixels.
             at = uint32(span * _PRODUCT_STRIDE + run)
             for i in range(_RUN):
                 for j in range(_SPAN):

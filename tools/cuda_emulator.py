@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from hybridstereo.kernels.cuda import cudalib
 PTXEMU = Path(__file__).resolve().parents[2] / "shared" / "tools" / "ptxemu.py"
 # Any architecture will do for checking; this one has no tensor instructions to be tempted by.
 ARCHITECTURE = (7, 5)
+
+AnyDevice = TypeVar("AnyDevice", bound=cudalib.Device)
 
 
 @cache
@@ -114,8 +116,17 @@ class EmulatedDevice(cudalib.Device):
 
 
 @contextmanager
+def use(device: AnyDevice) -> Iterator[AnyDevice]:
+    """Make a device the current one within a ``with`` block."""
+    previous = cudalib.set_current(device)
+    try:
+        yield device
+    finally:
+        cudalib.set_current(previous)
+
+
+@contextmanager
 def emulated(**options: Any) -> Iterator[EmulatedDevice]:
     """Run everything on an `EmulatedDevice`."""
-    device = EmulatedDevice(**options)
-    with cudalib.use(device):
+    with use(EmulatedDevice(**options)) as device:
         yield device

@@ -348,7 +348,7 @@ def pack(matrices: np.ndarray) -> np.ndarray:
 def _multiply_blocks(
     a: Any, row: int, step: int, b: Any, packed: bool, rows: int, depth: int, c: Any
 ) -> None:
-    """Go through the blocks of c (rows, columns); the strides are those of `_wide_block`."""
+    """Compute c (rows, columns) block by block; the strides are those of `_wide_block`."""
     lanes, columns = vector_lanes(c), c.shape[1]
     column = 0
     while column < columns:

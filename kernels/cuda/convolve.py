@@ -149,7 +149,7 @@ def packing(dtype: str) -> cudalib.Kernel:
         # weight: (O, I, kh, kw); packed: (blocks, chunks, kh, chunk, kw, groups, padded_filters),
         # zeros where there is no filter or channel.
         # With swap, inputs and outputs change roles and the taps keep their order: the transpose,
-        # which takes gradients back.  Without it the taps are rotated (docs/model.md 3).
+        # which takes gradients back.  Without it the taps are rotated (docs/model.md 1).
         at = uint32(cuda.grid(1))
         if at >= size:
             return

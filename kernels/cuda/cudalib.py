@@ -33,7 +33,6 @@ from .devices import (
     synchronize,
     to_device,
     to_host,
-    use,
 )
 
 __all__ = [
@@ -60,7 +59,6 @@ __all__ = [
     "synchronize",
     "to_device",
     "to_host",
-    "use",
 ]
 
 SHARED_BYTES = 48 << 10  # shared memory that a block may use on every GPU

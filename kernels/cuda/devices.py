@@ -3,15 +3,14 @@
 A `DeviceArray` gives its memory back to a pool when the last reference to it is gone, so frames of
 one size allocate only once.  All work of a device is queued in order, which makes that safe.
 `empty`, `to_device`, `to_host` and `launch` work on the current `Device`: a GPU (`cudalib`), or
-whatever a test puts in its place with `use`.
+whatever a test passes to `set_current`.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,29 +147,21 @@ class Device:
         return sum(x.size * np.dtype(x.dtype).itemsize for xs in waiting for x in xs)
 
 
-_current: list[Device] = []
+_current: Device | None = None
 
 
 def current() -> Device:
     """The device that array functions and launches use."""
-    if not _current:
+    if _current is None:
         raise RuntimeError("no device has been chosen")
-    return _current[-1]
+    return _current
 
 
-@contextmanager
-def use(device: Device) -> Iterator[Device]:
-    """Make a device the current one within a ``with`` block."""
-    _current.append(device)
-    try:
-        yield device
-    finally:
-        _current.pop()
-
-
-def set_current(device: Device) -> None:
-    """Make a device the current one from now on."""
-    _current[:] = [device]
+def set_current(device: Device | None) -> Device | None:
+    """Make a device the current one; returns the previous one."""
+    global _current
+    previous, _current = _current, device
+    return previous
 
 
 def empty(shape: Sequence[int], dtype: Any) -> DeviceArray:

@@ -39,7 +39,7 @@ class SmallDevice(cuda_emulator.EmulatedDevice):
 
 @pytest.fixture
 def device():
-    with cudalib.use(SmallDevice(1 << 20)) as small:
+    with cuda_emulator.use(SmallDevice(1 << 20)) as small:
         yield small
 
 

@@ -83,7 +83,7 @@ def test_another_gpu_in_between_changes_nothing(gpu, rng):
             kernels.select(f"cuda:{index}")
         except kernels.DeviceUnavailableError:
             pytest.skip("one GPU only")
-    with cudalib.use(device):
+    with cuda_emulator.use(device):
         np.testing.assert_array_equal(doubled(gpu, array), 2 * array)
         before = gpu.free_memory()
         assert gpu.empty((1 << 18,), np.float32).size
