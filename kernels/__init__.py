@@ -7,7 +7,8 @@ twin files (``conv_cpu.py``, ``conv_cuda.py``) and have the same names, argument
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -161,6 +162,22 @@ def set_threads(count: int) -> None:
     import numba
 
     numba.set_num_threads(count)
+
+
+@contextmanager
+def limited_threads(count: int | None) -> Iterator[None]:
+    """Use ``count`` threads inside the block, as `set_threads`; None changes nothing."""
+    import numba
+
+    if count is None:
+        yield
+        return
+    before = numba.get_num_threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
 
 
 def max_threads() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import naive
+import numba
 import numpy as np
 import pytest
 from support.networks import as_pairs, stereo_model
@@ -300,6 +301,17 @@ def test_devices_and_threads_that_are_not_there():
     for threads in (0, 10_000):
         with pytest.raises(hs.StereoError, match="NUMBA_NUM_THREADS"):
             Stereo("census", device="cpu", threads=threads)
+
+
+def test_threads_are_those_of_the_object(views):
+    """Each call has its own number, and leaves the caller's as it was."""
+    before, seen = numba.get_num_threads(), []
+    for threads in (1, None):
+        stereo = Stereo("census", device="cpu", threads=threads)
+        stereo.match(*views, disparities=4, on_stage=lambda _: seen.append(numba.get_num_threads()))
+        assert numba.get_num_threads() == before
+    assert set(seen[: len(seen) // 2]) == {1}
+    assert set(seen[len(seen) // 2 :]) == {before}
 
 
 def test_public_names():

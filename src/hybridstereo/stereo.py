@@ -152,17 +152,21 @@ def open_backend(device: str, threads: int | None) -> Backend:
     if not kernels.is_device(device):
         raise InputError(f"There is no device '{device}'", "Use auto, cpu, cuda or cuda:N")
     if threads is not None:
-        most = kernels.max_threads()
-        if not 1 <= threads <= most:
-            raise InputError(
-                f"`threads={threads}` is not between 1 and the {most} that Numba allows",
-                "Set NUMBA_NUM_THREADS to allow more threads than cores",
-            )
-        kernels.set_threads(threads)
+        kernels.set_threads(_checked_threads(threads))
     try:
         return kernels.select(device)
     except kernels.DeviceUnavailableError as error:
         raise DeviceError(f"CUDA cannot be used: {error.reason}", error.fix) from error
+
+
+def _checked_threads(threads: int) -> int:
+    most = kernels.max_threads()
+    if not 1 <= threads <= most:
+        raise InputError(
+            f"`threads={threads}` is not between 1 and the {most} that Numba allows",
+            "Set NUMBA_NUM_THREADS to allow more threads than cores",
+        )
+    return threads
 
 
 class Stereo:
@@ -176,7 +180,7 @@ class Stereo:
     device
         ``auto``, ``cpu``, ``cuda`` or ``cuda:N``; or a backend that is open already.
     threads
-        CPU threads; None: all cores.
+        CPU threads of its calls; None: as many as Numba is set to use, normally all cores.
 
     Raises
     ------
@@ -204,8 +208,8 @@ class Stereo:
         threads: int | None = None,
     ) -> None:
         self.model = model if isinstance(model, StereoModel) else load_model(model)
-        self.backend = open_backend(device, threads) if isinstance(device, str) else device
-        self.threads = kernels.max_threads() if threads is None else threads
+        self.backend = open_backend(device, None) if isinstance(device, str) else device
+        self.threads = None if threads is None else _checked_threads(threads)
         self._loaded = on_device(self.model, self.backend)
 
     def __repr__(self) -> str:
@@ -286,8 +290,9 @@ class Stereo:
         self._check(options)
         require_memory(self.model, height, width, label_range.count, self.backend)
         clock = StageClock(on_stage, self.backend.synchronize)
-        costs = self._matching_costs(left_image, right_image, label_range, clock)
-        return self._optimise(costs, left_image, label_range, options, volumes, clock)
+        with kernels.limited_threads(self.threads):
+            costs = self._matching_costs(left_image, right_image, label_range, clock)
+            return self._optimise(costs, left_image, label_range, options, volumes, clock)
 
     __call__ = match
 
@@ -295,9 +300,13 @@ class Stereo:
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange
     ) -> np.ndarray:
         """The network's matching costs (H, W, K) in [-1, 0], low is good, before any CRF."""
-        views = ((left, "left"), (right, "right"))
-        images = (as_image(x, name).astype(self.model.dtype, copy=False) for x, name in views)
-        return self.backend.to_host(self._matching_costs(*images, label_range, StageClock()))
+        left_image, right_image = (
+            as_image(image, name).astype(self.model.dtype, copy=False)
+            for image, name in ((left, "left"), (right, "right"))
+        )
+        with kernels.limited_threads(self.threads):
+            costs = self._matching_costs(left_image, right_image, label_range, StageClock())
+            return self.backend.to_host(costs)
 
     def optimise(
         self,
@@ -351,9 +360,10 @@ class Stereo:
                 "Both must be the same number",
             )
         clock = StageClock(on_stage, self.backend.synchronize)
-        return self._optimise(
-            self.backend.to_device(checked), image, label_range, options, volumes, clock
-        )
+        with kernels.limited_threads(self.threads):
+            return self._optimise(
+                self.backend.to_device(checked), image, label_range, options, volumes, clock
+            )
 
     def _matching_costs(
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock

@@ -258,6 +258,7 @@ def _report(
     stereo: Stereo, result: StereoResult, model: str, method: str, outputs: dict[str, str]
 ) -> dict[str, object]:
     """The object that ``--json`` prints."""
+    from ..kernels import max_threads
     from ..memory import inference_memory
     from ..system import peak_memory
 
@@ -269,7 +270,7 @@ def _report(
         "model": model,
         "method": method,
         "device": stereo.device,
-        "threads": stereo.threads,
+        "threads": stereo.threads or max_threads(),
         "width": width,
         "height": height,
         "labels": {

@@ -253,7 +253,7 @@ def check_same_size(
 def _to_unit(pixels: Pixels, white: int | None, name: str) -> NDArray[np.float32]:
     """Bring (H, W, 3) pixels to [0, 1]; ``white`` is the integer of full brightness, if stated."""
     if pixels.dtype in (np.uint8, np.uint16):
-        level = np.iinfo(pixels.dtype).max if white is None else white
+        level = 256**pixels.itemsize - 1 if white is None else white
         # A PGM file may hold values above the maximum that it states.
         return np.minimum(pixels.astype(np.float32) / np.float32(level), np.float32(1))
     if not np.issubdtype(pixels.dtype, np.floating):
