@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import re
+import shutil
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hybridstereo
@@ -35,3 +38,23 @@ def test_the_api_has_examples():
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_examples_of_a_module(module):
     assert doctest.testmod(import_module(module)).failed == 0
+
+
+def python_blocks(document: str) -> list[str]:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```$", text, flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/api.md"])
+def test_examples_of_a_document(document, sample_crop, tmp_path, monkeypatch):
+    """Each runs by itself, in a folder with the files that it names."""
+    monkeypatch.chdir(tmp_path)
+    np.save("costs.npy", np.random.default_rng(0).random((40, 60, 16), np.float32))
+    for side, path in zip(("left", "right"), sample_crop, strict=True):
+        (tmp_path / "sequence" / side).mkdir(parents=True)
+        shutil.copy(path, tmp_path / "sequence" / side / "000.png")
+    (tmp_path / "maps").mkdir()
+    blocks = python_blocks(document)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, document, "exec"), {"__name__": "example"})
