@@ -260,6 +260,7 @@ def test_what_is_wrong_with_an_image_is_said_by_name(stereo, left, right, words)
         ({"method": "magic"}, "no method 'magic'"),
         ({"iterations": 0}, "iterations"),
         ({"channels": "rbg"}, "no channel order 'rbg'"),
+        ({"labels": LABELS, "disparities": 6}, "given twice"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(stereo, options, words):

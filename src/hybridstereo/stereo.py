@@ -286,7 +286,15 @@ class Stereo:
             for image in _read_pair(left, right, channels)
         )
         height, width, _ = left_image.shape
-        label_range = labels or self.label_range(width, options, search_range)
+        if labels is None:
+            label_range = self.label_range(width, options, search_range)
+        elif (disparities, min_disparity, step, paper_labels) == (None, None, None, False):
+            label_range = labels
+        else:
+            raise InputError(
+                "The labels are given twice",
+                "Give `labels`, or `disparities`, `min_disparity`, `step` and `paper_labels`",
+            )
         self._check(options)
         require_memory(self.model, height, width, label_range.count, self.backend)
         clock = StageClock(on_stage, self.backend.synchronize)
