@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
-from .backend import Array, Backend, build
+from .backend import Array, Backend, build, table
 
 __all__ = [
     "Array",
@@ -110,7 +110,27 @@ def _gpu(index: int) -> Backend:
         )
     device = cudalib.open_device(index)
     cudalib.set_current(device)
-    return cuda_backend(device.name)
+    return _bound_backend(device)
+
+
+@cache
+def _bound_backend(device: Any) -> Backend:
+    """The CUDA operations on one GPU, which every call makes the current device.
+
+    So the arrays of several GPUs can be used in turn.
+    """
+    from .cuda import cudalib
+
+    def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
+            cudalib.set_current(device)
+            return function(*arguments, **named)
+
+        return call
+
+    members = vars(cuda_backend(device.name))
+    return table({name: bound(x) if callable(x) else x for name, x in members.items()})
 
 
 def is_device(name: str) -> bool:

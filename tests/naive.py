@@ -537,7 +537,7 @@ def viterbi_chain(c: Array, w: Array, p1: float, p2: float) -> tuple[Labels, flo
     return np.array(labels), float(cost.min())
 
 
-# ---------------------------------------------------------------- losses (TRAINING.md)
+# ---------------------------------------------------------------- losses (docs/training.md)
 
 
 def soft_target(position: float, K: int) -> Array:

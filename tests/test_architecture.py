@@ -27,10 +27,10 @@ LAYERS = (
     {"kernels"},
     {"errors"},
     {"io", "labels", "metrics", "charts", "tables", "opencv"},
-    {"system", "synthetic"},
+    {"system", "synthetic", "clock", "device"},
     {"features", "correlation", "edges", "crf", "disparity"},  # the stages
     {"model", "datasets"},
-    {"models", "memory"},
+    {"models", "memory", "options"},
     {"stereo"},
     {"evaluation", "bench"},
     {"training"},  # validates by the rules of the evaluation

@@ -13,7 +13,8 @@ from hybridstereo.errors import DeviceError
 from hybridstereo.io.images import read_image
 from hybridstereo.labels import LabelRange
 from hybridstereo.models.census import census_model
-from hybridstereo.stereo import MatchOptions, Stereo
+from hybridstereo.options import MatchOptions
+from hybridstereo.stereo import Stereo
 
 LABELS = LabelRange(-1.0, 6)
 
@@ -199,7 +200,7 @@ def test_options_are_the_arguments_of_match(stereo, views):
     np.testing.assert_array_equal(result.disparity, result.unrefined)
 
 
-def test_weights_go_to_the_device_once(monkeypatch, views):
+def test_weights_go_to_the_device_once(views):
     """Also with a GPU, each pair moves nothing but itself."""
     moved = []
     backend = hs.Stereo("census", "cpu").backend
@@ -260,12 +261,33 @@ def test_what_is_wrong_with_an_image_is_said_by_name(stereo, left, right, words)
         ({"method": "magic"}, "no method 'magic'"),
         ({"iterations": 0}, "iterations"),
         ({"channels": "rbg"}, "no channel order 'rbg'"),
+        ({"disparities": 16.5}, "number of labels is 16.5"),
+        ({"disparities": True}, "number of labels is True"),
+        ({"disparities": "16"}, "number of labels is 16"),
+        ({"min_disparity": "a"}, "smallest disparity is a"),
+        ({"iterations": 2.5}, "iterations=2.5"),
+        ({"labels": 16}, "labels are a int"),
+        ({"labels": LABELS, "search_range": 6}, "given twice"),
         ({"labels": LABELS, "disparities": 6}, "given twice"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(stereo, options, words):
     with pytest.raises(hs.StereoError, match=words):
         stereo.match(IMAGE, IMAGE, **options)
+
+
+def test_matching_costs_refuse_what_match_refuses(stereo):
+    for right in (IMAGE[:, :5], IMAGE[:4], np.full((6, 8, 3), 200.0)):
+        with pytest.raises(hs.StereoError):
+            stereo.matching_costs(IMAGE, right, LABELS)
+    with pytest.raises(hs.StereoError, match="labels are a int"):
+        stereo.matching_costs(IMAGE, IMAGE, 4)
+
+
+def test_either_byte_order(stereo, views):
+    expected = stereo.match(*views, disparities=8).disparity
+    swapped = [(view.astype(np.uint16) * 257).astype(">u2") for view in views]
+    np.testing.assert_array_equal(stereo.match(*swapped, disparities=8).disparity, expected)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +321,13 @@ def test_devices_and_threads_that_are_not_there():
         Stereo("census", device="cuda")
     with pytest.raises(hs.StereoError, match="no device 'gpu'"):
         Stereo("census", device="gpu")
-    for threads in (0, 10_000):
+    for device in (None, 5, "cuda:x"):
+        with pytest.raises(hs.StereoError, match="no device"):
+            Stereo("census", device=device)
+    for model in (5, None, "no such model"):
+        with pytest.raises(hs.StereoError, match="model"):
+            Stereo(model, device="cpu")
+    for threads in (0, 1.5, 10_000):
         with pytest.raises(hs.StereoError, match="NUMBA_NUM_THREADS"):
             Stereo("census", device="cpu", threads=threads)
 

@@ -1,4 +1,4 @@
-"""How the models stand views that differ: python tools/model_robustness.py DATA
+"""How robust the models are to differences between the views: python tools/model_robustness.py DATA
 
 The scenes of Middlebury v3 that were kept back, with the right view as recorded, exposed for a
 shorter or a longer time, and lit from the side. DATA is the folder that tools/train_models.sh was

@@ -2,7 +2,7 @@
 # Trains the models that ship with hybridstereo: tools/train_models.sh DATA RUNS
 #
 # DATA holds Middlebury (2001-2006, MiddEval3) and kitti2015 (see data/README.md), RUNS gets a run
-# folder per stage. What is finished is passed over and what was interrupted is resumed, so the
+# folder per stage. Finished stages are skipped and what was interrupted is resumed, so the
 # script can be stopped and started again. It needs some five hours of two cores.
 set -euo pipefail
 data=$1 runs=$2

@@ -19,12 +19,11 @@ def label_disparity(backend: Backend, label_map: Array, label_range: LabelRange)
 
 
 def refined_disparity(
-    backend: Backend, costs: Array, label_map: Array, label_range: LabelRange
+    backend: Backend, costs: Array, label_map: Array, unrefined: np.ndarray, step: float
 ) -> np.ndarray:
     """Disparities moved to the minimum of the parabola through a label's cost and its neighbours'.
 
     ``costs`` (H, W, K) are those the labels were chosen by: the CRF's minorant or, without a CRF,
-    the matching costs.
+    the matching costs.  ``unrefined`` (H, W) is what `label_disparity` gives.
     """
-    shift = backend.to_host(backend.refine(costs, label_map, step=label_range.step))
-    return label_disparity(backend, label_map, label_range) + shift
+    return unrefined + backend.to_host(backend.refine(costs, label_map, step=step))

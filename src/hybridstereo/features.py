@@ -1,4 +1,4 @@
-"""Images -> features: padding, normalisation and the Unary-CNN (paper, sec. 3; SPEC 2, 3)."""
+"""Images -> features: padding, normalisation and the Unary-CNN (paper, sec. 3; model.md 2, 3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Statistics:
 
 
 def padding_of(layers: Sequence[ConvLayer]) -> Padding:
-    """The padding that makes the output of the "valid" layers as large as the image (SPEC 2).
+    """The padding that makes the output of "valid" layers as large as the image (docs/model.md 2).
 
     The layers of the paper consume an even number of pixels, half of which goes on each side; of
     an odd number (an even count of layers) the larger part goes below and to the right.
@@ -71,7 +71,7 @@ def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
 
 
 def append_coordinates(padded: np.ndarray) -> np.ndarray:
-    """Append the channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (SPEC 2)."""
+    """Append channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (docs/model.md 2)."""
     height, width, _ = padded.shape
     x = (np.arange(width) - width / 2) / width
     y = (np.arange(height) - height / 2) / height

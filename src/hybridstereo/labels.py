@@ -13,6 +13,15 @@ from .errors import InputError
 _PAPER_MAX_LABELS = 256
 
 
+def is_whole(value: object) -> bool:
+    """Whether a value is an integer, of Python or NumPy; a truth value is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_real(value: object) -> bool:
+    return is_whole(value) or isinstance(value, float | np.floating)
+
+
 @dataclass(frozen=True)
 class LabelRange:
     """Label ``k`` of ``count`` stands for the disparity ``minimum + k * step``, in pixels.
@@ -31,11 +40,13 @@ class LabelRange:
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        if not math.isfinite(self.minimum):
+        if not _is_real(self.minimum) or not math.isfinite(self.minimum):
             raise InputError(f"The smallest disparity is {self.minimum}", "Give a finite number")
-        if self.count < 1:
-            raise InputError(f"The number of labels is {self.count}", "Give at least 1")
-        if not 0.0 < self.step < math.inf:
+        if not is_whole(self.count) or self.count < 1:
+            raise InputError(
+                f"The number of labels is {self.count}", "Give a whole number of at least 1"
+            )
+        if not _is_real(self.step) or not 0.0 < self.step < math.inf:
             raise InputError(f"The step between labels is {self.step}", "Give a positive number")
 
     @property
@@ -75,8 +86,9 @@ def labels_for(
     """The labels of a pair: the one policy of inference, evaluation and training.
 
     The number asked for is taken exactly.  Otherwise the labels cover what the pair's data set
-    says to search, or else the span of the model's default, at most the width of the image: no
-    pixel could have a larger disparity, and the labels would only cost time.
+    says to search, whatever the size of the image.  Where no data set says anything, they cover
+    the span of the model's default, at most the width of the image: no pixel could have a larger
+    disparity, and the labels would only cost time.
 
     Parameters
     ----------
@@ -100,9 +112,9 @@ def labels_for(
     >>> labels_for(LabelRange(0.0, 128), search_range=70, width=100).count
     70
     """
-    minimum = default.minimum if min_disparity is None else float(min_disparity)
-    pitch = default.step if step is None else float(step)
-    count = LabelRange(minimum, 1, pitch).count  # refuses what the lines below could not divide by
+    minimum = default.minimum if min_disparity is None else min_disparity
+    pitch = default.step if step is None else step
+    LabelRange(minimum, 1, pitch)  # refuses a minimum or a step that means nothing
     if disparities is not None:
         count = disparities
     elif search_range is not None:
@@ -112,5 +124,5 @@ def labels_for(
         if width is not None:
             span = min(span, max(width - 1, 0))
         count = int(span / pitch) + 1
-    label_range = LabelRange(minimum, count, pitch)
+    label_range = LabelRange(float(minimum), count, float(pitch))
     return label_range.paper_rounding() if paper_labels else label_range

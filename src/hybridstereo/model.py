@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
 
@@ -46,7 +46,7 @@ class ModelConfig:
         One line for `hstereo info`.
     trained_on, trained_date, validation, licence
         Where the parameters come from: data and stages, ISO date, error figures on scenes that were
-        not trained on, and the terms that come with the data.  Empty if nobody said.
+        not trained on, and the terms that come with the data.  Empty if unknown.
     """
 
     edge_model: str = "contrast"
@@ -122,12 +122,7 @@ class StereoModel:
 
     def to_file(self) -> WeightFile:
         """The arrays and attributes that `io.weights` stores."""
-        tensors = {}
-        for network in ("unary", "pairwise"):
-            for index, layer in enumerate(getattr(self, network)):
-                tensors[f"{network}/{index}/weight"] = layer.weight
-                if layer.bias is not None:
-                    tensors[f"{network}/{index}/bias"] = layer.bias
+        tensors = named_arrays("unary", self.unary) | named_arrays("pairwise", self.pairwise)
         return WeightFile(asdict(self.config), tensors)
 
     @staticmethod
@@ -143,6 +138,16 @@ class StereoModel:
             raise ModelError(
                 f"{name} is not a usable model: {error.message}", error.hint
             ) from error
+
+
+def named_arrays(network: str, layers: Sequence[ConvLayer]) -> dict[str, Any]:
+    """The arrays of a network's layers by the names that files, gradients and momentum share."""
+    named = {}
+    for index, layer in enumerate(layers):
+        named[f"{network}/{index}/weight"] = layer.weight
+        if layer.bias is not None:
+            named[f"{network}/{index}/bias"] = layer.bias
+    return named
 
 
 def _config(stored: Mapping[str, object]) -> ModelConfig:

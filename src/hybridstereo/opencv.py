@@ -51,7 +51,7 @@ def sgbm_matcher(
 
 @contextmanager
 def opencv_threads(threads: int | None) -> Iterator[None]:
-    """Let OpenCV use so many threads inside a ``with`` statement; None: as many as before."""
+    """Limit OpenCV to so many threads inside a ``with`` statement; None: as many as before."""
     before = cv2.getNumThreads()
     if threads is not None:
         cv2.setNumThreads(threads)

@@ -7,72 +7,36 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from . import kernels
+from .clock import OnStage, StageClock
 from .correlation import correlation_forward
 from .crf import energy, solve
+from .device import checked_threads, open_backend
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
-from .errors import DeviceError, InputError
+from .errors import InputError
 from .features import features_forward, network_input
 from .io.disparity import write_disparity
-from .io.images import (
-    ChannelOrder,
-    as_image,
-    check_same_size,
-    read_image,
-    read_pair,
-)
-from .io.volumes import fill_unknown
+from .io.images import read_image, read_pair
+from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
+from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
 from .memory import require_memory
-from .model import METHODS, StereoModel, on_device
+from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, load_model
+from .options import MatchOptions
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
 
-OnStage = Callable[[str], None]
-"""Is told the name of each stage when it begins."""
-
-
-@dataclass(frozen=True)
-class MatchOptions:
-    """How a model is run, as `Stereo.match` takes it; None means "as the model says".
-
-    Attributes
-    ----------
-    disparities
-        Number of labels, exactly.
-    min_disparity
-        Smallest disparity in pixels, may be negative.
-    step
-        Pixels between labels, may be a fraction.
-    paper_labels
-        Round the number of labels up to a power of two, at most 256, as the published program.
-    iterations
-        Of Dual_MM.
-    method
-        ``crf``, or ``argmax`` for the network alone.
-    refine
-        Sub-label refinement; by default with ``crf`` only, as in the paper.
-    """
-
-    disparities: int | None = None
-    min_disparity: float | None = None
-    step: float | None = None
-    paper_labels: bool = False
-    iterations: int | None = None
-    method: str | None = None
-    refine: bool | None = None
+_PATH = (str, os.PathLike)
+_NOT_GIVEN = (None, None, None, False, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,62 +75,6 @@ class StereoResult:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
         write_disparity(os.fspath(path), self.disparity)
-
-
-class StageClock:
-    """Wall-clock seconds of each stage, in order; tells ``on_stage`` which one begins.
-
-    ``wait`` is called before the clock is read: a GPU works on while its caller does.
-    """
-
-    def __init__(
-        self, on_stage: OnStage | None = None, wait: Callable[[], None] = lambda: None
-    ) -> None:
-        self.seconds: dict[str, float] = {}
-        self._on_stage = on_stage
-        self._wait = wait
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time the block as a part of stage ``name``."""
-        if self._on_stage is not None:
-            self._on_stage(name)
-        begin = time.perf_counter()
-        try:
-            yield
-            self._wait()
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
-
-
-def open_backend(device: str, threads: int | None) -> Backend:
-    """The operations of a device, with the number of CPU threads set.
-
-    Raises
-    ------
-    DeviceError
-        If the device cannot be used.
-    InputError
-        If there is no such device, or there are more threads than Numba allows.
-    """
-    if not kernels.is_device(device):
-        raise InputError(f"There is no device '{device}'", "Use auto, cpu, cuda or cuda:N")
-    if threads is not None:
-        kernels.set_threads(_checked_threads(threads))
-    try:
-        return kernels.select(device)
-    except kernels.DeviceUnavailableError as error:
-        raise DeviceError(f"CUDA cannot be used: {error.reason}", error.fix) from error
-
-
-def _checked_threads(threads: int) -> int:
-    most = kernels.max_threads()
-    if not 1 <= threads <= most:
-        raise InputError(
-            f"`threads={threads}` is not between 1 and the {most} that Numba allows",
-            "Set NUMBA_NUM_THREADS to allow more threads than cores",
-        )
-    return threads
 
 
 class Stereo:
@@ -208,8 +116,8 @@ class Stereo:
         threads: int | None = None,
     ) -> None:
         self.model = model if isinstance(model, StereoModel) else load_model(model)
-        self.backend = open_backend(device, None) if isinstance(device, str) else device
-        self.threads = None if threads is None else _checked_threads(threads)
+        self.backend = device if hasattr(device, "conv_forward") else open_backend(device)
+        self.threads = checked_threads(threads)
         self._loaded = on_device(self.model, self.backend)
 
     def __repr__(self) -> str:
@@ -260,8 +168,19 @@ class Stereo:
         left, right
             Paths, or arrays of one size: uint8, uint16 or floats in [0, 1]; grey (H, W) or
             (H, W, 1), RGB or RGBA, whose alpha is dropped.
-        disparities, min_disparity, step, paper_labels, iterations, method, refine
-            See `MatchOptions`.
+        disparities
+            Number of labels, exactly; by default the model's, at most the width of the image.
+        min_disparity, step
+            Smallest disparity, which may be negative, and pixels between labels, which may be a
+            fraction; by default the model's.
+        paper_labels
+            Round the number of labels as the published program does.
+        iterations
+            Of Dual_MM; by default the model's.
+        method
+            ``crf``, or ``argmax`` for the network alone; by default the model's.
+        refine
+            Sub-label refinement; by default with ``crf`` only, as in the paper.
         labels
             The labels themselves, instead of the options about them.
         search_range
@@ -281,21 +200,19 @@ class Stereo:
         options = MatchOptions(
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
-        left_image, right_image = (
-            image.astype(self.model.dtype, copy=False)
-            for image in _read_pair(left, right, channels)
-        )
+        options = options.resolved(self.model.config)
+        left_image, right_image = self._read_pair(left, right, channels)
         height, width, _ = left_image.shape
         if labels is None:
             label_range = self.label_range(width, options, search_range)
-        elif (disparities, min_disparity, step, paper_labels) == (None, None, None, False):
-            label_range = labels
+        elif (disparities, min_disparity, step, paper_labels, search_range) == _NOT_GIVEN:
+            label_range = _checked_labels(labels)
         else:
             raise InputError(
                 "The labels are given twice",
-                "Give `labels`, or `disparities`, `min_disparity`, `step` and `paper_labels`",
+                "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
+                " `search_range`",
             )
-        self._check(options)
         require_memory(self.model, height, width, label_range.count, self.backend)
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
@@ -305,13 +222,36 @@ class Stereo:
     __call__ = match
 
     def matching_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        labels: LabelRange,
+        *,
+        channels: ChannelOrder = "rgb",
     ) -> np.ndarray:
-        """The network's matching costs (H, W, K) in [-1, 0], low is good, before any CRF."""
-        left_image, right_image = (
-            as_image(image, name).astype(self.model.dtype, copy=False)
-            for image, name in ((left, "left"), (right, "right"))
-        )
+        """The network's matching costs, before any CRF.
+
+        Parameters
+        ----------
+        left, right, channels
+            As for `match`.
+        labels
+            Whose costs to compute.
+
+        Returns
+        -------
+        ndarray, (H, W, K)
+            In [-1, 0], low is good.
+
+        Raises
+        ------
+        StereoError
+            As for `match`.
+        """
+        left_image, right_image = self._read_pair(left, right, channels)
+        label_range = _checked_labels(labels)
+        height, width, _ = left_image.shape
+        require_memory(self.model, height, width, label_range.count, self.backend)
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, StageClock())
             return self.backend.to_host(costs)
@@ -345,6 +285,11 @@ class Stereo:
         iterations, method, refine, channels, volumes, on_stage
             As for `match`.
 
+        Raises
+        ------
+        StereoError
+            If the costs, the image or an option cannot be used.
+
         Examples
         --------
         >>> import numpy as np
@@ -356,11 +301,14 @@ class Stereo:
         >>> float(stereo.optimise(costs, grey, labels=hs.LabelRange(10, 4)).disparity.mean())
         13.0
         """
-        options = MatchOptions(iterations=iterations, method=method, refine=refine)
-        self._check(options)
+        asked = MatchOptions(iterations=iterations, method=method, refine=refine)
+        options = asked.resolved(self.model.config)
+        check_channels(channels)
         image = _read(left, "left", channels).astype(self.model.dtype, copy=False)
-        checked = _checked_costs(costs, image)
-        label_range = LabelRange(0.0, checked.shape[2]) if labels is None else labels
+        checked = checked_costs(costs, image)
+        label_range = LabelRange(0.0, checked.shape[2])
+        if labels is not None:
+            label_range = _checked_labels(labels)
         if label_range.count != checked.shape[2]:
             raise InputError(
                 f"The costs have {checked.shape[2]} labels but the label range has"
@@ -372,6 +320,19 @@ class Stereo:
             return self._optimise(
                 self.backend.to_device(checked), image, label_range, options, volumes, clock
             )
+
+    def _read_pair(
+        self, left: ImageLike, right: ImageLike, channels: ChannelOrder
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Two images (H, W, 3) of one size, in the type that the model computes in."""
+        check_channels(channels)
+        if isinstance(left, _PATH) and isinstance(right, _PATH):
+            images = read_pair(os.fspath(left), os.fspath(right))
+        else:
+            images = _read(left, "left", channels), _read(right, "right", channels)
+            check_same_size(*images)
+        dtype = self.model.dtype
+        return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
     def _matching_costs(
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
@@ -397,9 +358,8 @@ class Stereo:
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity."""
         backend, config = self.backend, self.model.config
-        method = options.method or config.method
         lowest = bounds = minorant = None
-        if method == "crf":
+        if options.method == "crf":
             model = self._loaded.edges
             with clock.stage("input"):
                 edges_in = backend.to_device(edges_input(left, model))
@@ -419,10 +379,12 @@ class Stereo:
             with clock.stage("argmax"):
                 label_map = cheapest_labels(backend, costs)
         unrefined = disparity = label_disparity(backend, label_map, label_range)
-        if method == "crf" if options.refine is None else options.refine:
+        if options.refine:
             with clock.stage("refinement"):
                 chosen_by = costs if minorant is None else minorant
-                disparity = refined_disparity(backend, chosen_by, label_map, label_range)
+                disparity = refined_disparity(
+                    backend, chosen_by, label_map, unrefined, label_range.step
+                )
         before = after = None
         if volumes:
             before = backend.to_host(costs)
@@ -431,48 +393,17 @@ class Stereo:
             disparity, unrefined, label_range, lowest, bounds, clock.seconds, before, after
         )
 
-    def _check(self, options: MatchOptions) -> None:
-        """Refuse options that no stage could use."""
-        if options.method is not None and options.method not in METHODS:
-            raise InputError(
-                f"There is no method '{options.method}'", f"Use {' or '.join(METHODS)}"
-            )
-        if options.iterations is not None and options.iterations < 1:
-            raise InputError(f"`iterations={options.iterations}` is below 1", "Give at least 1")
-
 
 def _read(image: ImageLike, name: str, channels: ChannelOrder) -> np.ndarray:
-    if isinstance(image, str | os.PathLike):
+    if isinstance(image, _PATH):
         return read_image(os.fspath(image))
     return as_image(image, name, channels)
 
 
-def _read_pair(
-    left: ImageLike, right: ImageLike, channels: ChannelOrder
-) -> tuple[np.ndarray, np.ndarray]:
-    if isinstance(left, str | os.PathLike) and isinstance(right, str | os.PathLike):
-        return read_pair(os.fspath(left), os.fspath(right))
-    images = _read(left, "left", channels), _read(right, "right", channels)
-    check_same_size(*images)
-    return images
-
-
-def _checked_costs(costs: Any, left: np.ndarray) -> np.ndarray:
-    """Costs (H, W, K) in the type of the image, with a cost for every label."""
-    if not isinstance(costs, np.ndarray) or costs.dtype.kind not in "fiu":
-        found = costs.dtype if isinstance(costs, np.ndarray) else type(costs).__name__
-        raise InputError(f"The costs are {found}", "Give a NumPy array of numbers, (H, W, K)")
-    height, width, _ = left.shape
-    if costs.ndim != 3 or costs.shape[:2] != (height, width) or costs.shape[2] < 1:
+def _checked_labels(labels: Any) -> LabelRange:
+    if not isinstance(labels, LabelRange):
         raise InputError(
-            f"The costs have the shape {costs.shape} but the left image is {width}x{height}",
-            f"({height}, {width}, K) is needed",
+            f"The labels are a {type(labels).__name__}",
+            "Give a LabelRange, or their number as `disparities`",
         )
-    checked = np.ascontiguousarray(costs, left.dtype)
-    with np.errstate(over="ignore", invalid="ignore"):
-        # One number that is not finite makes the sum so: far cheaper than a volume of answers.
-        if np.isfinite(checked.sum()):
-            return checked
-    if np.isneginf(checked).any():
-        raise InputError("The costs hold minus infinity", "A low cost is a good match")
-    return fill_unknown(np.where(np.isposinf(checked), np.nan, checked).astype(left.dtype))
+    return labels

@@ -202,7 +202,7 @@ def test_text_of_the_scaling(report):
 def test_without_peaks(monkeypatch):
     """A device whose peaks are not measured has rates, but no shares."""
     other = table({**vars(kernels.select("cpu")), "name": "other"})
-    monkeypatch.setattr("hybridstereo.bench.run.open_backend", lambda device, threads: other)
+    monkeypatch.setattr("hybridstereo.bench.run.open_backend", lambda device: other)
     report = bench(BenchOptions(**TINY, disparities=(8,)))
     stored = report.as_dict()
     assert stored["peaks"] is None

@@ -30,9 +30,7 @@ pytestmark = [
 def device(monkeypatch):
     """Whatever device a command asks for, it gets the emulator."""
     for module in (stereo, train, bench):
-        monkeypatch.setattr(
-            module, "open_backend", lambda device, threads: kernels.cuda_backend("emulated")
-        )
+        monkeypatch.setattr(module, "open_backend", lambda device: kernels.cuda_backend("emulated"))
     with cuda_emulator.emulated(timing=False, races=False, global_races=False) as emulated:
         yield emulated
 

@@ -18,13 +18,13 @@ from hybridstereo.cli.options import CommaSeparated
 
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
-    "infer": ["hybridstereo.stereo:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
     "eval": [
         "hybridstereo.evaluation.compare:EvalOptions",
-        "hybridstereo.stereo:MatchOptions",
+        "hybridstereo.options:MatchOptions",
     ],
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],

@@ -18,7 +18,7 @@ from hybridstereo.features import ConvLayer
 from hybridstereo.model import StereoModel
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import save_model, stage_model
-from hybridstereo.stereo import MatchOptions
+from hybridstereo.options import MatchOptions
 
 
 def model(layers: int) -> StereoModel:

@@ -22,7 +22,8 @@ from hybridstereo.io.volumes import write_volume
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
-from hybridstereo.stereo import MatchOptions, Stereo
+from hybridstereo.options import MatchOptions
+from hybridstereo.stereo import Stereo
 
 
 @pytest.fixture

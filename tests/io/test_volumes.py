@@ -25,8 +25,13 @@ def test_what_was_written_is_read_again(costs, tmp_path, suffix):
     np.testing.assert_array_equal(volume.costs, costs)
     assert volume.costs.flags.c_contiguous
     assert volume.costs.flags.writeable
-    expected = (-2.0, 0.5) if suffix == ".h5" else (None, None)
+    expected = (-2.0, 0.5) if suffix == ".h5" else (0.0, 1.0)
     assert (volume.min_disparity, volume.step) == expected
+
+
+def test_costs_are_scaled(costs, tmp_path):
+    write_volume(tmp_path / "v.npy", costs, 0.0, 1.0)
+    np.testing.assert_array_equal(read_volume(tmp_path / "v.npy", H, W, 2.0).costs, 2 * costs)
 
 
 def test_bin_is_mc_cnns_layout(costs, tmp_path):

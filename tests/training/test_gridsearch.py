@@ -25,7 +25,7 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     table = []
     found = gridsearch.search(
         census_model(),
-        gridsearch.Judge(census_model(), backend, cache, samples, 16),
+        gridsearch.Judge(census_model(), backend, cache, samples),
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
     )
@@ -33,8 +33,8 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     best_point, best = min(table, key=lambda row: row[1])
     config = found.config
     assert {name: getattr(config, name) for name in best_point} == best_point
-    assert validate(found, backend, cache, samples, "crf", 16)["bad1"] == pytest.approx(best)
-    start = validate(census_model(), backend, cache, samples, "crf", 16)["bad1"]
+    assert validate(found, backend, cache, samples, "crf")["bad1"] == pytest.approx(best)
+    start = validate(census_model(), backend, cache, samples, "crf")["bad1"]
     assert best <= start
     assert all(point["p1"] <= point["p2"] for point, _ in table)
     assert len({tuple(point.values()) for point, _ in table}) == len(table)
@@ -47,7 +47,7 @@ def test_the_best_imitation_wins(backend, data):
     table = []
     found = gridsearch.search_imitation(
         model,
-        gridsearch.Judge(model, backend, cache, samples, 16),
+        gridsearch.Judge(model, backend, cache, samples),
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
         lambda contrast: imitate_contrast(contrast, backend, pairs, seed=0)[0],
@@ -59,4 +59,4 @@ def test_the_best_imitation_wins(backend, data):
     best_point, best = min(table, key=lambda row: row[1])
     assert config.edge_model == "cnn"
     assert (config.p1, config.p2) == (best_point["p1"], best_point["p2"])
-    assert validate(found, backend, cache, samples, "crf", 16)["bad1"] == pytest.approx(best)
+    assert validate(found, backend, cache, samples, "crf")["bad1"] == pytest.approx(best)

@@ -66,7 +66,7 @@ def test_validation_gives_what_eval_prints(backend, tmp_path):
     save_model(tmp_path / "m.h5", model)
     dataset = open_dataset("middlebury", str(tmp_path / "data"))
     for method in ("crf", "argmax"):
-        found = validate(model, backend, PairCache(dataset), dataset.samples, method, None)
+        found = validate(model, backend, PairCache(dataset), dataset.samples, method)
         chosen = EvalOptions(models=(f"m={tmp_path / 'm.h5'}",), device="cpu")
         if method == "argmax":
             chosen = EvalOptions(baselines=("argmax",), models=chosen.models, device="cpu")

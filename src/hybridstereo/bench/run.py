@@ -11,11 +11,12 @@ from functools import partial
 import numpy as np
 
 from .. import kernels
+from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
 from ..memory import inference_memory, require_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
-from ..stereo import Stereo, open_backend
+from ..stereo import Stereo
 from ..synthetic import SceneOptions, generate_scene
 from ..system import peak_memory
 from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
@@ -160,8 +161,8 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     """
     options = options or BenchOptions()
     settings = options.settings
-    threads = options.threads or kernels.max_threads()
-    backend = open_backend(options.device, threads)
+    threads = checked_threads(options.threads) or kernels.max_threads()
+    backend = open_backend(options.device)
     model = random_model(settings[0].layers)
     curves: dict[str, tuple[Setting, ...]] = {}
     if options.scaling:
@@ -173,7 +174,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     on_step("generating a stereo pair")
     most = max(setting.disparities for setting in settings)
     pair = synthetic_pair(settings[0].width, settings[0].height, most)
-    stereo = Stereo(model, backend)
+    stereo = Stereo(model, backend, threads)
     predictions = {x: _match_sampler(stereo, pair, x) for x in every_setting}
     # Before anything else takes memory: the peers' and the peaks' arrays are not the model's.
     peak_bytes = _warm_up(predictions, on_step)

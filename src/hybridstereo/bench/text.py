@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..charts import Bar, bar_chart
-from ..memory import format_bytes
-from ..system import cpu_name
+from ..system import cpu_name, format_bytes
 from ..tables import aligned
 from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Timing, paper_seconds
 

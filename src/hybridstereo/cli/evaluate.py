@@ -270,7 +270,7 @@ def _submit(
 
 def _options(options: dict[str, Any]) -> EvalOptions:
     from ..evaluation.compare import EvalOptions
-    from ..stereo import MatchOptions
+    from ..options import MatchOptions
 
     names = ("disparities", "paper_labels", "iterations", "refine")
     return EvalOptions(match=MatchOptions(**{name: options.pop(name) for name in names}), **options)

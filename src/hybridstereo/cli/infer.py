@@ -20,7 +20,8 @@ from .options import (
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from ..stereo import MatchOptions, Stereo, StereoResult
+    from ..options import MatchOptions
+    from ..stereo import Stereo, StereoResult
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -142,13 +143,14 @@ def infer(
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
     from ..io.volumes import write_volume
-    from ..stereo import MatchOptions, Stereo
+    from ..options import MatchOptions
+    from ..stereo import Stereo
 
     _check_outputs(output, color, save_volume, save_volume_crf)
     stereo = Stereo(model, device, threads)
     announce_device(device)
     settings = MatchOptions(**options)
-    method = settings.method or stereo.model.config.method
+    method = str(settings.resolved(stereo.model.config).method)
     if save_volume_crf is not None and method != "crf":
         raise InputError(
             "There are no costs after the CRF with `method=argmax`",
@@ -209,21 +211,17 @@ def _optimise(
     on_stage: Callable[[str], None],
 ) -> StereoResult:
     """The CRF on the costs of another matcher."""
-    import numpy as np
-
     from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
 
     on_stage("reading")
     image = read_image(left)
-    stored = read_volume(volume, *image.shape[:2])
-    costs = stored.costs
-    costs *= np.float32(scale)
-    count = costs.shape[2]
-    of_file = LabelRange(stored.min_disparity or 0.0, count, stored.step or 1.0)
+    stored = read_volume(volume, *image.shape[:2], scale)
+    count = stored.costs.shape[2]
+    of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(
-        costs,
+        stored.costs,
         image,
         labels_for(
             of_file,

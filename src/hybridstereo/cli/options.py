@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 
-class Device(click.ParamType):
+class DeviceName(click.ParamType):
     """``auto``, ``cpu``, ``cuda`` or a certain GPU, ``cuda:1``."""
 
     name = "device"
@@ -27,7 +27,7 @@ class Device(click.ParamType):
 
 device_option = click.option(
     "--device",
-    type=Device(),
+    type=DeviceName(),
     default="auto",
     help="Where to compute; auto takes a GPU if there is one.",
 )

@@ -120,7 +120,8 @@ class _Size(click.ParamType):
 @click.option(
     "--disparities",
     type=click.IntRange(min=1),
-    help="Labels from disparity 0 on.  [default: what each pair's data set says]",
+    help="Labels to train with, and the default of the trained model; validation keeps the data "
+    "set's range.  [default: what each pair's data set says]",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of everything random.")
 @click.option(

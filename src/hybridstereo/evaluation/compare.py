@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..datasets import open_dataset
+from ..device import open_backend
 from ..errors import InputError
 from ..models.zoo import DEFAULT_MODEL
-from ..stereo import MatchOptions, Stereo, open_backend
+from ..options import MatchOptions
+from ..stereo import Stereo
 from .baselines import SETTINGS, OpenCvMethod
 from .components import ComponentTable, component_table
 from .methods import FileMethod, MapsMethod, Method, ModelMethod, VolumesMethod
@@ -30,8 +32,8 @@ class EvalOptions:
     Attributes
     ----------
     models
-        ``NAME``, ``FILE`` or ``LABEL=FILE`` each; none: the default model, unless other methods
-        are named.
+        ``NAME``, ``FILE`` or ``LABEL=FILE`` each; a file may be a run folder.  None: the default
+        model, unless only ``maps`` or ``volumes`` are given.
     baselines
         Of `BASELINES`; ``argmax`` stands for the networks of all models without their CRF.
     maps, volumes
@@ -42,6 +44,8 @@ class EvalOptions:
         Patterns of scene names, and how many at most.
     match
         How models are run.
+    compare_default
+        Whether the default model stands beside baselines where no model is named.
     """
 
     models: tuple[str, ...] = ()
@@ -54,6 +58,7 @@ class EvalOptions:
     device: str = "auto"
     threads: int | None = None
     match: MatchOptions = field(default_factory=MatchOptions)
+    compare_default: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,12 @@ def evaluate_components(
     ``options.models`` are run folders, or files with the stages as labels; see `component_table`.
     """
     rules = dataset_rules(dataset)
-    backend = open_backend(options.device, options.threads)
-    table = component_table([named(value) for value in options.models], backend, options.match)
+    models = [named(value) for value in options.models]
+    device = open_backend(options.device)
+    table = component_table(models, device, options.match, options.threads)
     others: list[Method] = []
     if options.baselines:
-        others = build_methods(replace(options, models=()), dataset, compare_default=False)
+        others = build_methods(replace(options, models=(), compare_default=False), dataset)
     opened = open_dataset(dataset, roots)
     scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
     methods = unique_names([*table.methods, *others])
@@ -142,7 +148,7 @@ def evaluate_folders(
         As for `evaluate_dataset`.
     """
     if not options.maps:
-        raise InputError("There are no maps to evaluate", "Name their folder with `pred=DIR`")
+        raise InputError("There are no maps to evaluate", "Name their folder as `maps`")
     chosen = RULES[rules or _guessed_rules(truth)]
     scenes = select_scenes(folder_scenes(truth, masks), options.scenes, options.limit)
     methods = unique_names([_maps_method(value) for value in options.maps])
@@ -177,31 +183,28 @@ def submit(
     on_run: OnRun | None = None,
 ) -> Submission:
     """Write the files that a benchmark wants uploaded, for the one method in ``options``."""
-    methods = build_methods(options, benchmark, compare_default=False)
+    methods = build_methods(replace(options, compare_default=False), benchmark)
     if len(methods) != 1:
         raise InputError(
             f"A submission is of one method, not of {len(methods)}",
-            "Give one `model` or one `baseline`",
+            "Give one of `models` or one of `baselines`",
         )
     return write_submission(benchmark, root, folder, methods[0], on_run)
 
 
-def build_methods(options: EvalOptions, dataset: str, compare_default: bool = True) -> list[Method]:
-    """All methods that were asked for, in the order models, baselines, maps, volumes.
-
-    Without a model the default one stands beside the baselines, if ``compare_default`` says so.
-    """
+def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
+    """All methods that were asked for, in the order models, baselines, maps, volumes."""
     for name in options.baselines:
         if name not in BASELINES:
             raise InputError(f"There is no baseline '{name}'", f"Use {', '.join(BASELINES)}")
     others = options.baselines or options.maps or options.volumes
-    beside = compare_default and options.baselines
+    beside = options.compare_default and options.baselines
     models = options.models or ((DEFAULT_MODEL,) if beside or not others else ())
     loaded: list[tuple[str, Stereo]] = []
     if models or options.volumes or "argmax" in options.baselines:
-        backend = open_backend(options.device, options.threads)
+        device = open_backend(options.device)
         names = map(named, models or (DEFAULT_MODEL,))
-        loaded = [(label, Stereo(file, backend)) for label, file in names]
+        loaded = [(label, Stereo(file, device, options.threads)) for label, file in names]
     methods: list[Method] = []
     if models:
         methods += [ModelMethod(name, stereo, options.match) for name, stereo in loaded]

@@ -11,7 +11,8 @@ from ..errors import InputError
 from ..kernels import Backend
 from ..model import StereoModel
 from ..models.zoo import STAGES, load_model, stage_model
-from ..stereo import MatchOptions, Stereo
+from ..options import MatchOptions
+from ..stereo import Stereo
 from ..tables import RULE, aligned
 from .methods import Method, RefinedAndNot
 from .results import Evaluation
@@ -55,7 +56,10 @@ class ComponentTable:
 
 
 def component_table(
-    models: Sequence[tuple[str, str]], backend: Backend, options: MatchOptions
+    models: Sequence[tuple[str, str]],
+    backend: Backend,
+    options: MatchOptions,
+    threads: int | None = None,
 ) -> ComponentTable:
     """Lay out the table.
 
@@ -69,6 +73,8 @@ def component_table(
         Where to compute.
     options
         How to run the models; method and refinement are set here.
+    threads
+        Of the CPU; None: Numba's setting.
 
     Raises
     ------
@@ -95,7 +101,7 @@ def component_table(
             "There are no models to take apart",
             "Name a run folder with `model=DIR`, or files with `model=unary=FILE` `model=...`",
         )
-    return _lay_out(groups, backend, options)
+    return _lay_out(groups, backend, options, threads)
 
 
 def _stages_of_run(folder: Path) -> dict[str, StereoModel]:
@@ -111,7 +117,10 @@ def _stages_of_run(folder: Path) -> dict[str, StereoModel]:
 
 
 def _lay_out(
-    groups: Sequence[tuple[str, dict[str, StereoModel]]], backend: Backend, options: MatchOptions
+    groups: Sequence[tuple[str, dict[str, StereoModel]]],
+    backend: Backend,
+    options: MatchOptions,
+    threads: int | None,
 ) -> ComponentTable:
     titles = [f"CNN{len(next(iter(models.values())).unary)}" for _, models in groups]
     methods: list[Method] = []
@@ -124,7 +133,7 @@ def _lay_out(
                 column = COLUMNS[stage]
                 way = replace(options, method="argmax" if stage == "unary" else "crf")
                 runs[column] = RefinedAndNot(
-                    f"{label} {column}", Stereo(models[stage], backend), way
+                    f"{label} {column}", Stereo(models[stage], backend, threads), way
                 )
         for refined in (False, True):
             cells = {c: run.refined if refined else run.unrefined for c, run in runs.items()}

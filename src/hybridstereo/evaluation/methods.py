@@ -14,7 +14,8 @@ from ..errors import InputError
 from ..io.disparity import MAP_SUFFIXES, read_disparity
 from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
-from ..stereo import MatchOptions, Stereo, StereoResult
+from ..options import MatchOptions
+from ..stereo import Stereo, StereoResult
 from .results import MethodInfo
 from .scenes import Scene, find_file
 
@@ -80,17 +81,15 @@ class ModelMethod:
         )
 
     def _describe(self) -> str:
-        config, options = self._stereo.model.config, self._options
-        method = options.method or config.method
+        config = self._stereo.model.config
+        options = self._options.resolved(config)
         parts = [f"{len(self._stereo.model.unary)} layers"]
-        if method == "crf":
-            edges = edges_in_words(self._stereo)
-            iterations = options.iterations or config.iterations
-            parts += [edges, f"P1 {config.p1:.4g}, P2 {config.p2:.4g}", f"{iterations} iterations"]
+        if options.method == "crf":
+            penalties = f"P1 {config.p1:.4g}, P2 {config.p2:.4g}"
+            parts += [edges_in_words(self._stereo), penalties, f"{options.iterations} iterations"]
         else:
             parts.append("argmax of the network, no CRF")
-        refine = method == "crf" if options.refine is None else options.refine
-        parts.append("refined" if refine else "not refined")
+        parts.append("refined" if options.refine else "not refined")
         if options.paper_labels:
             parts.append("labels rounded as in the paper")
         return ", ".join([*parts, self._stereo.device])
@@ -169,7 +168,7 @@ class VolumesMethod:
         self._stereo = stereo
         self._options = options or MatchOptions()
         self._scale = scale
-        method = self._options.method or stereo.model.config.method
+        method = self._options.resolved(stereo.model.config).method
         rest = f"CRF with {edges_in_words(stereo)}" if method == "crf" else "argmax"
         self.info = MethodInfo(name, f"cost volumes in {folder} times {scale:g}, {rest}", "volume")
 
@@ -178,13 +177,11 @@ class VolumesMethod:
         if not pair.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
-        volume = read_volume(path, *pair.left.shape[:2])
-        costs = volume.costs
-        costs *= np.float32(self._scale)
+        volume = read_volume(path, *pair.left.shape[:2], self._scale)
         result = self._stereo.optimise(
-            costs,
+            volume.costs,
             pair.left,
-            LabelRange(volume.min_disparity or 0.0, costs.shape[2], volume.step or 1.0),
+            LabelRange(volume.min_disparity, volume.costs.shape[2], volume.step),
             iterations=self._options.iterations,
             method=self._options.method,
             refine=self._options.refine,

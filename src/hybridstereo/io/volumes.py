@@ -16,6 +16,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -42,12 +43,12 @@ class CostVolume:
     costs
         (H, W, K) float32, contiguous; NaN where unknown.
     min_disparity, step
-        What the labels stand for, if the file says so.
+        What the labels stand for: the file's word, else disparities from 0 on.
     """
 
     costs: NDArray[np.float32]
-    min_disparity: float | None = None
-    step: float | None = None
+    min_disparity: float = 0.0
+    step: float = 1.0
 
 
 def check_volume_output(path: str | Path) -> None:
@@ -95,7 +96,7 @@ def _write_h5(path: Path, costs: NDArray[np.float32], min_disparity: float, step
         dataset.attrs["step"] = float(step)
 
 
-def read_volume(path: str | Path, height: int, width: int) -> CostVolume:
+def read_volume(path: str | Path, height: int, width: int, scale: float = 1.0) -> CostVolume:
     """Read the volume of an image of known size.
 
     Parameters
@@ -104,6 +105,8 @@ def read_volume(path: str | Path, height: int, width: int) -> CostVolume:
         See the module for the formats.
     height, width
         Size of the left image; the volume must fit it.
+    scale
+        Factor of the costs.
 
     Raises
     ------
@@ -130,7 +133,10 @@ def read_volume(path: str | Path, height: int, width: int) -> CostVolume:
             f"{name} holds costs of minus infinity",
             "A low cost is a good match; use finite numbers",
         )
-    volume.costs[np.isposinf(volume.costs)] = np.nan
+    costs = volume.costs  # in memory of our own
+    costs[np.isposinf(costs)] = np.nan
+    if scale != 1.0:
+        costs *= np.float32(scale)
     return volume
 
 
@@ -149,6 +155,40 @@ def fill_unknown(costs: NDArray[np.float32]) -> NDArray[np.float32]:
             worst[np.isneginf(worst)] = 0.0
             np.copyto(row, worst.astype(np.float32), where=unknown)
     return costs
+
+
+def checked_costs(costs: Any, left: NDArray[Any]) -> NDArray[Any]:
+    """Bring costs that a caller holds to what the CRF takes.
+
+    Parameters
+    ----------
+    costs
+        (H, W, K) numbers, low is good; NaN or +inf where unknown.  Left as they are.
+    left
+        The left image (H, W, 3), whose size and type the costs are to have.
+
+    Raises
+    ------
+    InputError
+        If they are not the costs of such an image.
+    """
+    if not isinstance(costs, np.ndarray) or costs.dtype.kind not in "fiu":
+        found = costs.dtype if isinstance(costs, np.ndarray) else type(costs).__name__
+        raise InputError(f"The costs are {found}", "Give a NumPy array of numbers, (H, W, K)")
+    height, width, _ = left.shape
+    if costs.ndim != 3 or costs.shape[:2] != (height, width) or costs.shape[2] < 1:
+        raise InputError(
+            f"The costs have the shape {costs.shape} but the left image is {width}x{height}",
+            f"({height}, {width}, K) is needed",
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        checked = np.ascontiguousarray(costs, left.dtype)
+        # One cost that is not finite makes the sum so, and a sum is much cheaper than a mask.
+        if np.isfinite(checked.sum()):
+            return checked
+    if np.isneginf(checked).any():
+        raise InputError("The costs hold minus infinity", "A low cost is a good match")
+    return fill_unknown(np.where(np.isposinf(checked), np.nan, checked).astype(left.dtype))
 
 
 def _suffix(path: str | Path, error: type[InputError] | type[OutputError]) -> str:
@@ -193,8 +233,8 @@ def _read_h5(name: str, height: int, width: int) -> CostVolume:
         costs = _arranged(dataset[...], height, width, name)
         return CostVolume(
             costs,
-            _attribute(dataset, "min_disparity", name),
-            _attribute(dataset, "step", name),
+            _attribute(dataset, "min_disparity", 0.0, name),
+            _attribute(dataset, "step", 1.0, name),
         )
 
 
@@ -215,11 +255,9 @@ def _only_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     return file[found[0]]
 
 
-def _attribute(dataset: h5py.Dataset, key: str, name: str) -> float | None:
-    if key not in dataset.attrs:
-        return None
+def _attribute(dataset: h5py.Dataset, key: str, default: float, name: str) -> float:
     try:
-        value = float(dataset.attrs[key])
+        value = float(dataset.attrs.get(key, default))
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value) or (key == "step" and value <= 0):

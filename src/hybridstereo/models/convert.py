@@ -9,8 +9,12 @@ from ..errors import ModelError
 from ..features import ConvLayer
 from ..labels import LabelRange
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
-from .published import PublishedConfig, PublishedParameters, read_published_config
-from .published import read_published_parameters as read_parameters
+from .published import (
+    PublishedConfig,
+    PublishedParameters,
+    read_published_config,
+    read_published_parameters,
+)
 from .zoo import save_model
 
 _EDGE_MODEL_OF = {"COLORCNN": "contrast", "COLORPAIR": "cnn"}
@@ -94,6 +98,8 @@ def _check_agreement(parameters: PublishedParameters, config: PublishedConfig, n
 def convert(parameters: str | Path, config: str | Path | None, output: str | Path) -> StereoModel:
     """Convert a published ``params.npz`` (and its ``.cfg``) to an HDF5 model file."""
     published_config = None if config is None else read_published_config(config)
-    model = published_model(read_parameters(parameters), published_config, Path(parameters).name)
+    model = published_model(
+        read_published_parameters(parameters), published_config, Path(parameters).name
+    )
     save_model(output, model)
     return model

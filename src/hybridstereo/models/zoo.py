@@ -50,6 +50,11 @@ def load_model(name: str | os.PathLike[str]) -> StereoModel:
             return _HAND_SET[name]()
         if name in available_models():
             return _read(SHIPPED / f"{name}.h5", name)
+    elif not isinstance(name, os.PathLike):
+        raise ModelError(
+            f"A {type(name).__name__} names no model",
+            f"Built-in models: {', '.join(available_models())}; or give a path",
+        )
     path = Path(name)
     if path.is_dir():
         return _read(_best_of_run(path), str(path))

@@ -1,4 +1,4 @@
-"""Grid searches: the contrast model of stage ``crf``, the start of stage ``full`` (TRAINING.md)."""
+"""Grid searches: contrast model of stage ``crf``, start of stage ``full`` (docs/training.md)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
 from ..model import StereoModel, with_config
-from ..stereo import MatchOptions, Stereo
+from ..options import MatchOptions
+from ..stereo import Stereo
 from .validation import validation_figures
 
-Point = dict[str, float]
+GridPoint = dict[str, float]
 
 # Coarse to fine: each round multiplies the best values so far by these factors, one plane of two
 # parameters at a time (a full 4-D grid would need 20 times the evaluations).
@@ -39,8 +40,8 @@ _STEEPER = (0.7, 1.0, 1.4, 2.0)
 _LARGER = (1.0, 1.2, 1.5)
 _FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
 
-OnPoint = Callable[[Point, dict[str, float]], None]
-"""Is told every point tried and its figures, in order."""
+OnPoint = Callable[[GridPoint, dict[str, float]], None]
+"""Called with every point tried and its figures, in order."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Judge:
     ----------
     model
         Its Unary-CNN gives the costs.
-    backend, cache, samples, disparities
+    backend, cache, samples
         Where to compute, and on what.
     """
 
@@ -67,12 +68,11 @@ class Judge:
         backend: Backend,
         cache: PairCache,
         samples: Sequence[Sample],
-        disparities: int | None,
     ) -> None:
         self._backend = backend
         self._samples = samples
         self._problems = []
-        stereo, options = Stereo(model, backend), MatchOptions(disparities=disparities)
+        stereo, options = Stereo(model, backend), MatchOptions()
         for sample in samples:
             pair = cache.load(sample)
             label_range = stereo.label_range(pair.width, options, pair.search_range)
@@ -112,7 +112,7 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
     model = with_config(model, method="crf", edge_model="contrast")
     start = {name: getattr(model.config, name) for name in ("alpha", "beta", "p1", "p2")}
 
-    def error(point: Point) -> float:
+    def error(point: GridPoint) -> float:
         figures = judge.figures(with_config(model, **point))
         on_point(point, figures)
         return figures[criterion]
@@ -121,17 +121,17 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
 
 
 def _lowest(
-    start: Point,
+    start: GridPoint,
     planes: Sequence[_Plane],
-    error: Callable[[Point], float],
+    error: Callable[[GridPoint], float],
     start_error: float | None = None,
-) -> Point:
+) -> GridPoint:
     """The point of the lowest error, searched plane by plane; no point is evaluated twice."""
     known: dict[tuple[float, ...], float] = {}
     if start_error is not None:
         known[tuple(start.values())] = start_error
 
-    def at(point: Point) -> float:
+    def at(point: GridPoint) -> float:
         key = tuple(point.values())
         if key not in known:
             known[key] = error(point)
@@ -173,7 +173,7 @@ def search_imitation(
     best, best_point = model, {"alpha": config.alpha, "p1": config.p1, "p2": config.p2}
     best_error = math.inf
 
-    def error(candidate: StereoModel, point: Point) -> float:
+    def error(candidate: StereoModel, point: GridPoint) -> float:
         figures = judge.figures(with_config(candidate, p1=point["p1"], p2=point["p2"]))
         on_point(point, figures)
         return figures[criterion]

@@ -1,11 +1,10 @@
 """A first Pairwise-CNN that imitates the contrast weights, in closed form.
 
-A random Pairwise-CNN would throw away what stage ``joint`` has learnt to rely on, so stage
-``full`` starts from one that is close to the contrast weights (TRAINING.md).  The contrast weight
-is an even, peaked function of the luma difference ``d`` along the edge, and so is
-``tanh(k (d + c)) - tanh(k (d - c))``, a peak of width ``c``: hidden units of this kind for several
-widths, next to random ones, span it well, and the last layer, which is linear, follows by least
-squares.
+A random Pairwise-CNN would throw away what stage ``joint`` has learnt to rely on, so stage ``full``
+starts from one that is close to the contrast weights (docs/training.md). The contrast weight is an
+even, peaked function of the luma difference ``d`` along the edge, and so is ``tanh(k (d + c)) -
+tanh(k (d - c))``, a peak of width ``c``: hidden units of this kind for several widths, next to
+random ones, span it well, and the last layer, which is linear, follows by least squares.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ def _hidden_layers(seed: int) -> tuple[ConvLayer, ConvLayer]:
     first_bias = np.zeros(_FILTERS)
     second_bias = np.zeros(_FILTERS)
     # Windows as they lie over the image; the layers are true convolutions, hence the flip below.
-    # The contrast weights smooth the image (SPEC 5a): across the difference the first layer does
-    # it, along the difference, where its window is used up, the second.
+    # The contrast weights smooth the image (docs/model.md 5a): across the difference the first
+    # layer does it, along the difference, where its window is used up, the second.
     smooth = np.array([0.24, 0.52, 0.24])
     difference = np.array([0.0, -1.0, 1.0])
     windows = np.outer(smooth, difference), np.outer(difference, smooth)

@@ -1,4 +1,4 @@
-"""What training minimises: cross-entropy and the structured hinge (paper, sec. 5; TRAINING.md).
+"""What training minimises: cross-entropy and the structured hinge (paper, sec. 5; training.md).
 
 Both losses and all their gradients are *means over the valid pixels* of a pair, so that a learning
 rate does not depend on the size of the image.  The paper sums; its rates differ by that factor.
@@ -109,7 +109,7 @@ def bad_labels(
 
 @dataclass(frozen=True)
 class Hinge:
-    """The structured hinge of one pair and its subgradients (TRAINING.md).
+    """The structured hinge of one pair and its subgradients (docs/training.md).
 
     ``disagreement`` is the fraction of pixels at which the row and the column solution of the
     loss-augmented problem differ; ``task_loss`` is that of its labelling, per valid pixel.
@@ -153,9 +153,9 @@ def structured_hinge(
 ) -> Hinge:
     """Upper bound on the task loss of the CRF's solution and its approximate subgradient.
 
-    Where the truth is unknown, ``x*`` takes the label of the loss-augmented solution: such pixels
-    pull nothing, and edges that touch one do not either.  With ``infer_unknown`` it takes that of
-    the CRF's solution with the known pixels fixed, and everything pulls.  That costs a second
+    Where the truth is unknown, ``x*`` takes the label of the loss-augmented solution: such pixels,
+    and edges that touch one, contribute no gradient.  With ``infer_unknown`` it takes that of the
+    CRF's solution with the known pixels fixed, and everything contributes.  That costs a second
     solution; where truth is sparse, few edges have two known pixels.
     """
     nearest, valid = target.nearest, target.valid
@@ -168,7 +168,7 @@ def structured_hinge(
     truth = backend.complete_truth(
         nearest, valid=valid, elsewhere=worst if elsewhere is None else elsewhere
     )
-    pulling = backend.to_device(np.ones(valid.shape, bool)) if infer_unknown else valid
+    active = backend.to_device(np.ones(valid.shape, bool)) if infer_unknown else valid
     count = max(target.count, 1)
     # On x* the augmentation is zero, so f itself gives its energy.
     best = energy(backend, f, edges, penalties, truth)
@@ -180,7 +180,7 @@ def structured_hinge(
         p2=penalties.p2,
         truth=truth,
         worst=worst,
-        active=pulling,
+        active=active,
         valid_count=count,
     )
     disagreeing = backend.count_different(solution.row_label_map, worst)

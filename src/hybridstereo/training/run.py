@@ -13,10 +13,11 @@ from typing import Any
 from ..datasets import open_dataset, split, split_named
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
+from ..device import checked_threads, open_backend
 from ..errors import InputError
+from ..kernels import limited_threads
 from ..model import PROVENANCE, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
-from ..stereo import open_backend
 from .curves import plot_curves
 from .deepen import deepen
 from .optim import SgdOptions
@@ -40,7 +41,7 @@ _LEARNING_RATES = {"unary": 0.1, "joint": 0.02, "full": 0.02}
 _DEEP, _DEEP_UNARY_RATE = 5, 0.015
 _LAYERS = 3
 _STEPS = {"unary": 4000, "joint": 800, "full": 800}
-# How --minutes is shared between the stages of `all`; the search takes what it takes.
+# How the minutes are shared between the stages of `all`; the grid search has no limit.
 _TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
 
 # More noise would hide the weak texture of dark and plain surfaces: with 0.02 the validation error
@@ -172,7 +173,7 @@ def train(
     if options is None:
         options = options_from_config(folder.config())
     reporter = reporter or Reporter()
-    backend = open_backend(device, threads)
+    backend = open_backend(device)
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
@@ -183,8 +184,10 @@ def train(
     reporter.message(f"{len(training)} training pairs, {len(validation)} validation pairs")
 
     start = None if resuming else _initial_model(options)
+    if start is not None and options.disparities is not None:
+        reporter.message(f"the model is {start.config.description}")
 
-    with _deferred_interrupt() as interrupted:
+    with _deferred_interrupt() as interrupted, limited_threads(checked_threads(threads)):
         context = TrainingContext(
             backend=backend,
             dataset=dataset,
@@ -253,7 +256,7 @@ def _carried_best(upcoming: str, done: Checkpoint) -> float:
 
 def _initial_model(options: TrainOptions) -> StereoModel:
     if options.init is not None:
-        # What is said about the old model is not true of the one to come.
+        # The old model's description and provenance do not apply to the new one.
         unnamed = dict.fromkeys(("description", *PROVENANCE), "")
         model = with_config(load_model(options.init), **unnamed)
         if options.layers is not None:

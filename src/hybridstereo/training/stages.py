@@ -1,4 +1,4 @@
-"""The stages of training (paper, sec. 5; TRAINING.md) as loops over pairs.
+"""The stages of training (paper, sec. 5; docs/training.md) as loops over pairs.
 
 ``unary`` trains the network alone, ``crf`` searches the contrast parameters, ``joint`` trains
 network and penalties through the CRF, ``full`` trains everything, with a Pairwise-CNN that starts
@@ -25,7 +25,7 @@ from ..kernels import Backend
 from ..labels import LabelRange, labels_for
 from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
-from .gridsearch import Judge, OnPoint, Point, plan_length, search, search_imitation
+from .gridsearch import GridPoint, Judge, OnPoint, plan_length, search, search_imitation
 from .imitation import imitate_contrast
 from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
 from .runfolder import Checkpoint, Position, RunFolder
@@ -46,8 +46,8 @@ _TRAINED = {
     "joint": ("unary/", *PENALTIES),
     "full": ("unary/", "pairwise/", *PENALTIES),
 }
-# Factors of the learning rate.  Stage crf has just searched the penalties: they follow the
-# network, they must not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
+# Factors of the learning rate.  Stage crf has just searched the penalties: they should follow
+# the network, not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
 # validation error rose).  The layers of the Pairwise-CNN start with weights of very different size
 # (see `imitation`): norms 8, 144 and 0.1 with gradients of 0.1, 0.02 and 0.7.  With these factors
 # each changes by a fifth of the share by which the layers of the Unary-CNN change; with five times
@@ -117,7 +117,7 @@ class TrainingContext:
     stop_requested: Callable[[], bool]
 
     def label_range(self, model: StereoModel, pair: StereoPair) -> LabelRange:
-        """The labels that a pair is trained with: those that it would be evaluated with."""
+        """The labels that a pair is trained with: as asked for, else as it would be evaluated."""
         return labels_for(
             model.config.label_range, disparities=self.disparities, search_range=pair.search_range
         )
@@ -174,7 +174,7 @@ def _with_imitated_edges(model: StereoModel, context: TrainingContext) -> Stereo
 
 
 def _judge(model: StereoModel, context: TrainingContext, samples: Sequence[Sample]) -> Judge:
-    return Judge(model, context.backend, context.cache, samples, context.disparities)
+    return Judge(model, context.backend, context.cache, samples)
 
 
 def _table_writer(
@@ -182,7 +182,7 @@ def _table_writer(
 ) -> OnPoint:
     """What keeps and reports the points of a grid search, ``most`` of them at most."""
 
-    def on_point(point: Point, figures: dict[str, float]) -> None:
+    def on_point(point: GridPoint, figures: dict[str, float]) -> None:
         table.append({**point, **figures})
         context.reporter.message(
             f"{stage} {len(table)}{f'/{most}' if most else ''}: "
@@ -265,9 +265,7 @@ def run_gradient(
     def validate_now() -> None:
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
-        figures = validate(
-            model, context.backend, context.cache, context.validation, method, context.disparities
-        )
+        figures = validate(model, context.backend, context.cache, context.validation, method)
         better = figures[context.criterion] < position.best
         if better:
             position.best = figures[context.criterion]

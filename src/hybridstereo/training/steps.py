@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +11,10 @@ from ..crf import solve
 from ..datasets import StereoPair
 from ..disparity import cheapest_labels
 from ..edges import edges_backward, edges_forward, edges_input
-from ..features import ConvLayer, features_backward, features_forward, network_input
+from ..features import features_backward, features_forward, network_input
 from ..kernels import Array, Backend
 from ..labels import LabelRange
-from ..model import StereoModel
+from ..model import StereoModel, named_arrays
 from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
 
 Gradients = dict[str, np.ndarray]
@@ -57,17 +56,8 @@ def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _named(network: str, layers: Sequence[ConvLayer]) -> Gradients:
-    named = {}
-    for index, layer in enumerate(layers):
-        named[f"{network}/{index}/weight"] = layer.weight
-        if layer.bias is not None:
-            named[f"{network}/{index}/bias"] = layer.bias
-    return named
-
-
 class _UnaryPass:
-    """Images -> matching costs, with everything that the way back needs."""
+    """Images -> matching costs, with everything that the backward pass needs."""
 
     def __init__(
         self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
@@ -89,7 +79,7 @@ class _UnaryPass:
         """Gradients of the Unary-CNN; both images share it, so theirs add."""
         dfeatures = correlation_backward(self._backend, dscores, *self._features, self._label_range)
         left, right = (
-            _named("unary", features_backward(self._backend, gradient, kept, self._layers))
+            named_arrays("unary", features_backward(self._backend, gradient, kept, self._layers))
             for gradient, kept in zip(dfeatures, self._kept, strict=True)
         )
         for name, gradient in left.items():
@@ -147,7 +137,7 @@ def structured_step(
         figures |= _training_error(backend, solution.label_map, target, label_range)
     gradients = forward.backward(softmax_backward(backend, forward.costs, hinge.df))
     if kept:
-        gradients |= _named(
+        gradients |= named_arrays(
             "pairwise", edges_backward(backend, hinge.dwx, hinge.dwy, kept, model.edges)
         )
     gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}

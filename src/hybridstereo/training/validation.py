@@ -54,16 +54,13 @@ def validate(
     cache: PairCache,
     samples: Sequence[Sample],
     method: str,
-    disparities: int | None,
 ) -> dict[str, float]:
     """The figures of `CRITERIA` on complete images, refined if the method is ``crf``."""
     stereo = Stereo(model, backend)
 
     def matched(sample: Sample) -> tuple[StereoPair, np.ndarray]:
         pair = cache.load(sample)
-        result = stereo.match(
-            pair.left, pair.right, disparities, search_range=pair.search_range, method=method
-        )
+        result = stereo.match(pair.left, pair.right, search_range=pair.search_range, method=method)
         return pair, result.disparity
 
     return validation_figures(samples, map(matched, samples))

@@ -17,7 +17,7 @@ import hybridstereo.evaluation.report.html as report_module
 from hybridstereo.datasets import StereoPair
 from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import OutputError
-from hybridstereo.evaluation.report.charts import Point, curve_chart, scatter_chart
+from hybridstereo.evaluation.report.charts import ChartPoint, curve_chart, scatter_chart
 from hybridstereo.evaluation.report.html import HtmlReport
 from hybridstereo.evaluation.report.pictures import (
     ERROR_STYLES,
@@ -340,8 +340,8 @@ def test_curves_end_at_100_percent_on_top():
 
 
 def test_scatter_places_fast_left_and_accurate_low():
-    points = [Point("slow & good", 0, 10.0, 2.0), Point("fast", 1, 0.01, 20.0),
-              Point("from files", 2, math.nan, 1.0)]  # fmt: skip
+    points = [ChartPoint("slow & good", 0, 10.0, 2.0), ChartPoint("fast", 1, 0.01, 20.0),
+              ChartPoint("from files", 2, math.nan, 1.0)]  # fmt: skip
     svg = scatter_chart(points, "bad 1 (%)")
     circles = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
     (fast_x, fast_y), (slow_x, slow_y) = (tuple(map(float, circle)) for circle in circles)
@@ -354,7 +354,7 @@ def test_scatter_places_fast_left_and_accurate_low():
 
 @pytest.mark.parametrize("seconds", [1e-6, 0.3, 1.0, 5e4])
 def test_scatter_of_one_method_without_errors(seconds):
-    svg = scatter_chart([Point("one", 0, seconds, 0.0)], "bad 1 (%)")
+    svg = scatter_chart([ChartPoint("one", 0, seconds, 0.0)], "bad 1 (%)")
     x, y = map(float, re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)[0])
     assert 52 < x < 544
     assert y == 294

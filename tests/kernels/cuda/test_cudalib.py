@@ -137,6 +137,20 @@ print([name for name in sys.modules if name.startswith("numba.cuda") or "numba_c
 # ---------------------------------------------------------------- choosing a device
 
 
+def test_each_gpu_keeps_its_own_arrays(monkeypatch):
+    """Whichever was selected last, a backend computes where its weights are."""
+    gpus = [SmallDevice(1 << 20), SmallDevice(1 << 20)]
+    monkeypatch.setattr(cudalib, "open_device", lambda index: gpus[index])
+    monkeypatch.setattr(
+        cudalib, "probe", lambda: cudalib.CudaStatus(True, "", "", ["first", "second"])
+    )
+    with cuda_emulator.use(gpus[0]):
+        first, second = kernels.select("cuda:0"), kernels.select("cuda:1")
+        for backend, gpu in ((first, gpus[0]), (second, gpus[1]), (first, gpus[0])):
+            assert backend.to_device(np.ones(3, np.float32)).memory.device is gpu
+            assert cudalib.current() is gpu
+
+
 def fake_cuda(devices=1, driver=(12, 4), toolkit=(12, 9), capability=(8, 6)):
     gpu = SimpleNamespace(name=b"Some GPU", compute_capability=capability)
 
@@ -262,13 +276,13 @@ def test_unknown_devices_are_refused(name):
 def test_the_command_line_takes_what_select_takes():
     import click
 
-    from hybridstereo.cli.options import Device
+    from hybridstereo.cli.options import DeviceName
 
     for name in ("auto", "cpu", "cuda", "cuda:1"):
-        assert kernels.is_device(Device().convert(name, None, None))
+        assert kernels.is_device(DeviceName().convert(name, None, None))
     for name in ("gpu", "cuda:", "cuda:x"):
         with pytest.raises(click.BadParameter, match="cuda:N"):
-            Device().convert(name, None, None)
+            DeviceName().convert(name, None, None)
 
 
 # ---------------------------------------------------------------- models

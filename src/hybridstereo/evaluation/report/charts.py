@@ -25,7 +25,7 @@ Scale = Callable[[float], float]
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A method in the chart of runtime against accuracy; ``series`` is its place in the table."""
 
     name: str
@@ -82,7 +82,7 @@ def curve_chart(errors: Sequence[float], curves: Mapping[str, NDArray[np.floatin
     return _svg(f"Cumulative error curves of {names}", clip + frame + drawn)
 
 
-def scatter_chart(points: Sequence[Point], label: str) -> str:
+def scatter_chart(points: Sequence[ChartPoint], label: str) -> str:
     """Draw runtime, on a logarithmic axis, against a figure of which less is better."""
     points = [p for p in points if p.seconds > 0 and math.isfinite(p.figure)]
     if not points:

@@ -20,7 +20,7 @@ from hybridstereo import __version__
 from hybridstereo.io.color import palette
 
 from ..results import CURVE_ERRORS, Evaluation, SceneResult
-from .charts import Point, curve_chart, scatter_chart, series_class
+from .charts import ChartPoint, curve_chart, scatter_chart, series_class
 from .pictures import (
     DISPARITY_COLORS,
     ERROR_STYLES,
@@ -59,7 +59,7 @@ def render(
         for kind in ("html", "css", "js")
     }
     points = [
-        Point(
+        ChartPoint(
             method.name,
             series,
             summaries[method.name].seconds,
