@@ -30,7 +30,7 @@ def modules_with_examples() -> list[str]:
 
 
 def test_the_api_has_examples():
-    assert {"hybridstereo.stereo", "hybridstereo.labels", "hybridstereo.io.images"} <= set(
+    assert {"hybridstereo.stereo", "hybridstereo.labels", "hybridstereo.io.pixels"} <= set(
         modules_with_examples()
     )
 

@@ -313,7 +313,7 @@ def test_mistakes(capsys, middlebury, tmp_path):
     twice = ["--model", "census", "--model", "census"]
     assert_one_sentence(*run(capsys, "eval", "middlebury", *root, *twice), "2 methods")
     assert_one_sentence(*run(capsys, "eval", "middlebury", *root, "--maps", "x=no"), "no")
-    assert_one_sentence(*run(capsys, "eval", "--gt", middlebury), "--pred")
+    assert_one_sentence(*run(capsys, "eval", "--gt", middlebury), "--maps")
 
 
 def test_baseline_names_of_the_library():
