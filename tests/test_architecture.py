@@ -201,6 +201,112 @@ def test_only_cudalib_imports_cuda():
     assert importers == {"hybridstereo.kernels.cuda.cudalib"}
 
 
+# --- one name per thing -------------------------------------------------------------------------
+
+_CALLS_IT = "the stage, or the loss, that calls the operation"
+# Modules that define the same names, which names, and why.  ``kernels`` stands for both twins.
+NAMESAKES = {
+    ("correlation", "kernels"): ({"correlation_forward", "softmax_backward"}, _CALLS_IT),
+    ("crf", "kernels"): ({"energy"}, _CALLS_IT),
+    ("features", "kernels"): ({"network_forward"}, _CALLS_IT),
+    ("kernels", "training.losses"): ({"augment_costs", "cross_entropy", "task_loss"}, _CALLS_IT),
+    ("kernels.cpu.direct", "kernels.cpu.winograd"): (
+        {
+            "convolve_rows", "empty_sums", "gradient_rows", "kernels_from_sums", "prepare",
+            "scratch",
+        },
+        "two ways to convolve with one interface",
+    ),
+    ("datasets.csvlist", "datasets.kitti", "datasets.middlebury"): (
+        {"find_samples"},
+        "what the table of data sets asks of each",
+    ),
+    ("datasets.kitti", "datasets.middlebury"): ({"_Layout"}, "private: each one's file names"),
+    ("evaluation.report.page", "synthetic.render"): ({"render"}, "a page; a view of a scene"),
+    ("kernels.backend", "synthetic.objects"): ({"table"}, "of operations; a piece of furniture"),
+    ("kernels.backend", "synthetic.patterns", "synthetic.surfaces", "synthetic.textures"): (
+        {"Array"},
+        "of a device; NumPy's, of the floats that the module computes with",
+    ),
+    ("datasets.pair", "metrics"): ({"Disparity", "Mask"}, "the measures take more types"),
+    ("datasets.pair", "synthetic.scene"): ({"FloatImage"}, "the generator knows no data sets"),
+}  # fmt: skip
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Classes, public functions and names of types; the functions of commands do not count."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            if not any("click.command" in ast.unparse(x) for x in node.decorator_list):
+                names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            targets = {x.id for x in node.targets if isinstance(x, ast.Name)}
+            names |= {name for name in targets if re.fullmatch(r"[A-Z]\w*[a-z]\w*", name)}
+    return names
+
+
+def namesakes(defined: dict[str, set[str]]) -> dict[tuple[str, ...], set[str]]:
+    """Names by the modules, more than one, that define them; one name in each engine is one."""
+    found: dict[tuple[str, ...], set[str]] = {}
+    for name in set().union(*defined.values()):
+        modules = {module for module in defined if name in defined[module]}
+        engines = {x: engine_of(x.split(".")[1]) for x in modules if x.startswith("kernels.")}
+        twins = {module for module, engine in engines.items() if engine}
+        if sorted(engines[x] for x in twins) == ["cpu", "cuda"]:
+            modules = modules - twins | {"kernels"}
+        if len(modules) > 1:
+            found.setdefault(tuple(sorted(modules)), set()).add(name)
+    return found
+
+
+def test_one_name_is_one_thing():
+    defined = {
+        module_of(path).removeprefix("hybridstereo."): defined_names(parsed(path))
+        for path in python_files()
+    }
+    assert namesakes(defined) == {modules: names for modules, (names, _) in NAMESAKES.items()}
+
+
+def test_namesakes_are_found():
+    tree = ast.parse(
+        "class _A: pass\ndef b(): pass\ndef _c(): pass\nOnDay = int\nE = 1\nFG = 2\n"
+        "@click.command()\ndef h(): pass"
+    )
+    assert defined_names(tree) == {"_A", "b", "OnDay"}
+    defined = {
+        "kernels.x_cpu": {"run", "two", "three"},
+        "kernels.cuda.x": {"run", "two"},
+        "kernels.cpu.y": {"three"},
+        "z": {"two"},
+    }
+    assert namesakes(defined) == {
+        ("kernels", "z"): {"two"}, ("kernels.cpu.y", "kernels.x_cpu"): {"three"},
+    }  # fmt: skip
+
+
+# --- documents that are cited exist -------------------------------------------------------------
+
+# Working papers from before docs/model.md and docs/training.md.
+FORMER_DOCUMENT = re.compile(r"\bSPEC(\.md)? \d|\bTRAINING\.md")
+
+
+def test_nobody_cites_documents_of_the_past():
+    root = Path(__file__).parents[1]
+    folders = (SOURCE, KERNELS, root / "tests", root / "tools", root / "docs")
+    suffixes = (".py", ".md", ".sh", ".html", ".css", ".js")
+    found = [
+        f"{path}:{number}: {line.strip()}"
+        for path in sorted({path for folder in folders for path in folder.rglob("*")})
+        if path.suffix in suffixes
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if FORMER_DOCUMENT.search(line)
+    ]
+    assert found == []
+
+
 # --- only the CLI talks to the user -------------------------------------------------------------
 
 STANDARD_STREAMS = {

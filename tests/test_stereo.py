@@ -11,6 +11,7 @@ from support.networks import as_pairs, stereo_model
 import hybridstereo as hs
 from hybridstereo.errors import DeviceError
 from hybridstereo.io.images import read_image
+from hybridstereo.kernels.cuda import cudalib
 from hybridstereo.labels import LabelRange
 from hybridstereo.models.census import census_model
 from hybridstereo.options import MatchOptions
@@ -316,9 +317,14 @@ def test_unknown_costs_count_as_the_worst_of_their_pixel(stereo):
     assert np.isnan(costs[1, 1, 3])  # the caller's array is left alone
 
 
-def test_devices_and_threads_that_are_not_there():
+def test_a_gpu_that_is_not_there():
+    if cudalib.probe().usable:
+        pytest.skip("there is one")
     with pytest.raises(DeviceError, match="device=cpu"):
         Stereo("census", device="cuda")
+
+
+def test_devices_and_threads_that_are_not_there():
     with pytest.raises(hs.StereoError, match="no device 'gpu'"):
         Stereo("census", device="gpu")
     for device in (None, 5, "cuda:x"):

@@ -28,6 +28,7 @@ from hybridstereo.training.imitation import imitate_contrast
 from hybridstereo.training.run import TrainOptions, options_from_config, train
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Budget, Reporter, TrainingDivergedError
+from hybridstereo.training.steps import HingeOptions, Step, structured_step
 
 pytestmark = pytest.mark.slow
 
@@ -256,8 +257,8 @@ def test_labels_of_training_become_those_of_the_model(options, tmp_path):
     assert load_model(tmp_path / "run").config.disparities == 13
 
 
-def _some_pair():
-    scene = generate_scene(5, SceneOptions(height=48, width=72, max_disparity=14, objects=4))
+def _some_pair(seed=5):
+    scene = generate_scene(seed, SceneOptions(height=48, width=72, max_disparity=14, objects=4))
     return StereoPair(scene.left, scene.right, scene.disparity, ~scene.occlusion)
 
 
@@ -304,6 +305,37 @@ def test_epochs_and_steps():
     assert TrainOptions("x", epochs=2.0, steps=7).budget("unary", 30) == Budget(7, None)
 
 
-def test_batch_is_the_mean_of_its_pairs(options, tmp_path):
-    model = train(replace(options, stage="unary", batch=3, steps=2), tmp_path / "run")
-    assert all(np.isfinite(layer.weight).all() for layer in model.unary)
+def test_batch_is_the_mean_of_its_pairs():
+    backend, labels = kernels.select("cpu"), LabelRange(0.0, 15)
+    model = imitate_contrast(census_model(), backend, [_some_pair()], seed=0)[0]
+
+    def steps() -> list[Step]:
+        pairs = [_some_pair(seed) for seed in (5, 6)]
+        return [structured_step(model, backend, x, labels, HingeOptions(), True) for x in pairs]
+
+    mean = stages._mean_step(backend, steps())
+    first, second = steps()
+    assert mean.loss_name == "hinge"
+    assert mean.loss == pytest.approx((first.loss + second.loss) / 2)
+    for means, ones, others in (
+        (mean.gradients, first.gradients, second.gradients),
+        (mean.figures, first.figures, second.figures),
+    ):
+        assert means.keys() == ones.keys()
+        for name, value in means.items():
+            expected = (ones[name] + others[name]) / 2
+            np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-9, err_msg=name)
+            assert not np.allclose(ones[name], others[name], rtol=1e-3), name
+
+
+def test_batches_take_the_pairs_in_the_order_of_single_steps(options, tmp_path):
+    """A rate of next to nothing: all steps see the same network."""
+    options = replace(options, stage="unary", lr=1e-30)
+    losses = []
+    for batch, steps in ((1, 4), (2, 2)):
+        folder = tmp_path / str(batch)
+        train(replace(options, batch=batch, steps=steps), folder)
+        log = RunFolder(folder).entries()
+        losses.append([entry["cross_entropy"] for entry in log if entry["kind"] == "step"])
+    single, pairs = losses
+    assert pairs == pytest.approx([(single[0] + single[1]) / 2, (single[2] + single[3]) / 2])

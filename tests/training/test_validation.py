@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
+import shutil
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
+from support.pairfiles import kitti_frame
 
+from hybridstereo import kernels
 from hybridstereo.datasets import Sample, StereoPair, open_dataset
 from hybridstereo.datasets.loader import PairCache
 from hybridstereo.evaluation.compare import EvalOptions, evaluate_dataset
+from hybridstereo.io.disparity import read_disparity, write_disparity
+from hybridstereo.io.mask import read_mask
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import save_model
-from hybridstereo.synthetic import SceneOptions
-from hybridstereo.synthetic.write import synthesize
+from hybridstereo.synthetic import SceneOptions, generate_scene
+from hybridstereo.synthetic.write import write_scene
 from hybridstereo.training.validation import CRITERIA, validate, validation_figures
+
+V3_SCENES = ["trainingQ/Piano", "trainingQ/PianoL", "trainingQ/Shelves"]  # weights 1, 1/2, 1/2
 
 
 def _pair(disparity: np.ndarray, valid: np.ndarray | None = None) -> StereoPair:
@@ -58,20 +67,61 @@ def test_pairs_without_truth_do_not_hide_the_others():
     assert math.isnan(validation_figures(samples[1:], [nothing])["benchmark"])
 
 
-def test_validation_gives_what_eval_prints(backend, tmp_path):
-    """Range, rounding, rules and means are those of the evaluation, to the bit."""
+def _generated(folder: Path, names: Iterable[str]) -> None:
+    """Small scenes in the Middlebury layout, with occlusion masks, below these names."""
     options = SceneOptions(height=36, width=60, max_disparity=12.3, objects=4)
-    synthesize(tmp_path / "data", 3, 0, options)
+    for seed, name in enumerate(names):
+        (folder / name).mkdir(parents=True)
+        write_scene(folder / name, generate_scene(seed, options))
+
+
+def _kitti(folder: Path) -> None:
+    _generated(folder / "scenes", "012")
+    for index, scene in enumerate(sorted((folder / "scenes").iterdir())):
+        frame = f"{index:06d}_10.png"
+        kitti_frame(folder / "training", frame)
+        for view, name in (("image_2", "im0.png"), ("image_3", "im1.png")):
+            shutil.copy(scene / name, folder / "training" / view / frame)
+        disparity = read_disparity(scene / "disp0GT.pfm")
+        write_disparity(folder / "training/disp_occ_0" / frame, disparity)
+        disparity[~read_mask(scene / "mask0nocc.png")] = np.inf
+        write_disparity(folder / "training/disp_noc_0" / frame, disparity)
+
+
+def _csv_list(folder: Path) -> None:
+    _generated(folder, "012")
+    names = ("im0.png", "im1.png", "disp0GT.pfm", "mask0nocc.png")
+    lines = [",".join(f"{scene}/{name}" for name in names) for scene in "012"]
+    (folder / "pairs.csv").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("source", "write", "primary", "mean"),
+    [
+        ("middlebury", partial(_generated, names="012"), "bad1", "mean"),
+        ("middlebury", partial(_generated, names=V3_SCENES), "bad1", "weighted mean"),
+        ("kitti", _kitti, "d1_noc", "mean"),
+        ("csv", _csv_list, "bad1", "mean"),
+    ],
+    ids=["Middlebury layout", "Middlebury v3", "KITTI", "CSV list"],
+)
+def test_validation_gives_what_eval_prints(tmp_path, source, write, primary, mean):
+    """Range, rounding, rules and means are those of the evaluation, to the bit."""
+    root, file = tmp_path / "data", tmp_path / "m.h5"
+    write(root)
     model = census_model()
-    save_model(tmp_path / "m.h5", model)
-    dataset = open_dataset("middlebury", str(tmp_path / "data"))
-    for method in ("crf", "argmax"):
-        found = validate(model, backend, PairCache(dataset), dataset.samples, method)
-        chosen = EvalOptions(models=(f"m={tmp_path / 'm.h5'}",), device="cpu")
-        if method == "argmax":
-            chosen = EvalOptions(baselines=("argmax",), models=chosen.models, device="cpu")
-        printed = evaluate_dataset("middlebury", str(tmp_path / "data"), chosen).evaluation
-        means = printed.means["m" if method == "crf" else "m argmax"]
-        for name in ("bad1", "bad2", "bad4"):
-            assert found[name] == means[name]
-        assert found["benchmark"] == means[printed.primary]
+    save_model(file, model)
+    options = EvalOptions(models=(f"m={file}",), baselines=("argmax",), device="cpu")
+    printed = evaluate_dataset(source, str(root), options).evaluation
+    assert (printed.primary, printed.mean_name) == (primary, mean)
+    dataset = open_dataset(source, str(root))
+    for method, name in (("crf", "m"), ("argmax", "m argmax")):
+        means = printed.means[name]
+        cache = PairCache(dataset)
+        found = validate(model, kernels.select("cpu"), cache, dataset.samples, method)
+        expected = {x: means[x] for x in ("bad1", "bad2", "bad3", "bad4")}
+        assert found == {"benchmark": means[primary], **expected, "d1": means["d1_noc"]}
+        # Or other pixels and another mean would do as well.
+        values = [x.figures[primary] for x in printed.results if x.method == name]
+        assert means["d1_noc"] != means["d1_all"]
+        assert (means[primary] == pytest.approx(np.mean(values))) == (mean == "mean")
