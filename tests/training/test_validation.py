@@ -68,18 +68,19 @@ def test_pairs_without_truth_do_not_hide_the_others():
 
 
 def _generated(folder: Path, names: Iterable[str]) -> None:
-    """Small scenes in the Middlebury layout, with occlusion masks, below these names."""
+    """Small scenes in the Middlebury layout, whose rules round maps where calib.txt asks for it."""
     options = SceneOptions(height=36, width=60, max_disparity=12.3, objects=4)
     for seed, name in enumerate(names):
         (folder / name).mkdir(parents=True)
-        write_scene(folder / name, generate_scene(seed, options))
+        *_, calib = write_scene(folder / name, generate_scene(seed, options))
+        calib.write_text(calib.read_text().replace("isint=0", "isint=1"))
 
 
 def _kitti(folder: Path) -> None:
     _generated(folder / "scenes", "012")
     for index, scene in enumerate(sorted((folder / "scenes").iterdir())):
         frame = f"{index:06d}_10.png"
-        kitti_frame(folder / "training", frame)
+        kitti_frame(folder / "training", frame)  # its plain grey files make room for the scene's
         for view, name in (("image_2", "im0.png"), ("image_3", "im1.png")):
             shutil.copy(scene / name, folder / "training" / view / frame)
         disparity = read_disparity(scene / "disp0GT.pfm")
