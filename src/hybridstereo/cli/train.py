@@ -30,7 +30,8 @@ class _Size(click.ParamType):
     "roots",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="Where the data set is; once per data set of a mixture, as NAME=DIR. For csv the file.",
+    help="Where the data set is, for csv the file; NAME=DIR for the data sets of a mixture. May be "
+    "repeated, also for one data set.",
 )
 @click.option(
     "-o",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ class TrainOptions:
     """
 
     dataset: str
-    roots: dict[str, str] | str | None = None
+    roots: Mapping[str, str | Sequence[str]] | str | Sequence[str] | None = None
     stage: str = "all"
     layers: int | None = None
     filters: int = 100
