@@ -54,8 +54,22 @@ _PHOTOMETRIC = {
     "gamma": 0.2,
     "lighting": 0.3,
     "noise": 0.008,
+    "grey": 0.2,
+    "contrast": 0.3,
+    "shadowed": 0.3,
+    "shadow": 0.6,
+    "clipped": 0.2,
+    "clipping": 0.05,
 }
-_GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "max_scale": 1.1}
+# 0.7 px is about what Middlebury's "imperfect" pairs have.
+_GEOMETRIC = {
+    "vertical_flip": 0.5,
+    "horizontal_flip": 0.5,
+    "min_scale": 0.9,
+    "max_scale": 1.1,
+    "misaligned": 0.25,
+    "misalignment": 0.7,
+}
 
 
 @dataclass(frozen=True)
