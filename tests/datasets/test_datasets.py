@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,22 @@ def test_synthetic() -> None:
     assert not np.array_equal(first.left, second.left)
     with pytest.raises(InputError, match="number of synthetic scenes"):
         open_dataset("synthetic", scenes=0)
+
+
+def test_synthetic_has_plain_scenes_after_the_others() -> None:
+    options = SceneOptions(40, 60, max_disparity=12, objects=3)
+    samples = open_dataset("synthetic", scenes=9, scene_options=options).samples
+    assert names(samples[:9]) == [f"seed {seed}" for seed in range(9)]
+    assert names(samples[9:]) == ["plain seed 0", "plain seed 1"]
+    assert [sample.scene for sample in samples[8:]] == [
+        "synthetic/8",
+        "synthetic/plain-0",
+        "synthetic/plain-1",
+    ]
+    plain = replace(options, plain=True)
+    np.testing.assert_array_equal(samples[10].read().disparity, generate_scene(1, plain).disparity)
+    assert len(open_dataset("synthetic", scenes=9, scene_options=plain).samples) == 9
+    assert len(open_dataset("synthetic").samples) == 200 + 50  # as data/README.md says
 
 
 def test_mixture(tmp_path: Path) -> None:

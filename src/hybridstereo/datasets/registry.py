@@ -77,7 +77,7 @@ def open_dataset(
         them, or the same for all.
     scenes, scene_options
         How many synthetic scenes there are, and what they look like; None: the generator's
-        defaults.
+        defaults. A quarter as many plain scenes come in addition.
 
     Raises
     ------
