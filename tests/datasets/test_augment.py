@@ -241,6 +241,44 @@ def test_scaled_pixels_still_match() -> None:
         assert there == pytest.approx(float(scaled.left[0, x, 0]), abs=2e-3)
 
 
+def test_misalign_moves_the_right_view_only(scene: StereoPair) -> None:
+    before = snapshot(scene)
+    up = augmentation.misalign(scene, np.ones((2, 2)))
+    np.testing.assert_allclose(up.right[:-1], scene.right[1:], atol=1e-5)
+    assert up.right_disparity is not None
+    assert scene.right_disparity is not None
+    np.testing.assert_array_equal(up.right_disparity[:-1], scene.right_disparity[1:])
+    for name in ("left", "disparity", "valid"):
+        np.testing.assert_array_equal(getattr(up, name), getattr(scene, name))
+    assert_same(scene, before)
+
+
+def test_misalign_interpolates_between_the_corners() -> None:
+    """A ramp from top to bottom tells by how much each pixel was moved."""
+    ramp = np.broadcast_to(np.linspace(0.2, 0.2 + 0.01 * 40, 41)[:, None, None], (41, 61, 3))
+    right = ramp.astype(np.float32)
+    pair = build_pair("ramp", right, right, np.zeros((41, 61), np.float32))
+    moved = augmentation.misalign(pair, np.array([[0.7, -0.7], [0.1, 0.3]]))
+    shift = (moved.right[..., 0] - right[..., 0])[2:-2] / 0.01
+    down, across = np.linspace(0, 1, 41)[2:-2, None], np.linspace(0, 1, 61)
+    expected = (1 - down) * (0.7 - 1.4 * across) + down * (0.1 + 0.2 * across)
+    np.testing.assert_allclose(shift, expected, atol=1e-3)
+    assert moved.right_disparity is None
+
+
+def test_misalignment_is_a_limit(scene: StereoPair) -> None:
+    rng = np.random.default_rng(0)
+    drawn = np.stack([augmentation._random_corners(rng) for _ in range(300)])
+    assert np.abs(drawn).max() <= 1
+    assert np.abs(drawn.mean(axis=(1, 2))).max() > 0.7  # some are nearly constant
+    assert np.ptp(drawn, axis=(1, 2)).max() > 1.2  # others are not
+    options = AugmentOptions(misaligned=0.3, misalignment=0.7)
+    results = [augment(scene, options, np.random.default_rng(seed)) for seed in range(100)]
+    moved = sum(not np.array_equal(pair.right, scene.right) for pair in results)
+    assert 18 < moved < 42  # 30 on average, with a standard deviation of 4.6
+    assert all(np.array_equal(pair.left, scene.left) for pair in results)
+
+
 # ----------------------------------------------------------------------------------------- colours
 
 
@@ -314,6 +352,78 @@ def test_noise_level() -> None:
     assert max(levels) > 0.04
 
 
+def test_grey_takes_the_colour_of_both_views(scene: StereoPair) -> None:
+    options = AugmentOptions(grey=0.4)
+    results = [
+        augmentation.disturb(scene, options, np.random.default_rng(seed)) for seed in range(100)
+    ]
+    grey = [np.ptp(pair.left, axis=2).max() < 1e-6 for pair in results]
+    assert grey == [np.ptp(pair.right, axis=2).max() < 1e-6 for pair in results]
+    assert 25 < sum(grey) < 55
+    changed = results[grey.index(True)]
+    np.testing.assert_allclose(changed.left[..., 1], scene.left @ augmentation._LUMA, atol=1e-6)
+    np.testing.assert_array_equal(results[grey.index(False)].left, scene.left)
+
+
+def test_contrast_changes_fine_structures_of_both_views_alike() -> None:
+    fine = np.indices((64, 96)).sum(axis=0) % 2 * 0.2 + 0.4
+    view = np.repeat(fine[..., np.newaxis], 3, axis=2).astype(np.float32)
+    pair = build_pair("checks", view, view, np.zeros((64, 96), np.float32))
+    changed = augmentation.disturb(pair, AugmentOptions(contrast=0.5), np.random.default_rng(2))
+    np.testing.assert_array_equal(changed.left, changed.right)
+    factor = (changed.left[..., 0] - 0.5) / (view[..., 0] - 0.5)
+    assert 0.5 - 1e-3 <= factor.min() < 0.8
+    assert 1.2 < factor.max() <= 1.5 + 1e-3
+    steps = [np.abs(np.diff(factor, axis=axis)).max() for axis in (0, 1)]
+    assert max(steps) < 1.0 / 15
+    plain = replace(pair, left=np.full_like(view, 0.3), right=np.full_like(view, 0.3))
+    same = augmentation.disturb(plain, AugmentOptions(contrast=0.5), np.random.default_rng(2))
+    np.testing.assert_allclose(same.left, plain.left, atol=1e-6)
+
+
+def test_clipping_is_a_limit(scene: StereoPair) -> None:
+    options = AugmentOptions(clipping=0.2)
+    whites, blacks = [], []
+    for seed in range(40):
+        changed = augmentation.disturb(scene, options, np.random.default_rng(seed))
+        whites.append(max((view == 1).mean() for view in (changed.left, changed.right)))
+        blacks.append(max((view == 0).mean() for view in (changed.left, changed.right)))
+        inside = (changed.left > 0) & (changed.left < 1)
+        change = np.polyfit(scene.left[inside], changed.left[inside], 1)
+        assert change[0] >= 1  # the rest is stretched evenly
+        line = np.polyval(change, scene.left[inside])
+        np.testing.assert_allclose(changed.left[inside], line, atol=1e-4)
+    for shares in (whites, blacks):
+        assert 0.1 < max(shares) < 0.24  # the levels are found on every fourth pixel
+        assert min(shares) < 0.05
+    black = replace(scene, left=np.zeros_like(scene.left), right=np.zeros_like(scene.right))
+    same = augmentation.disturb(black, options, np.random.default_rng(0))
+    np.testing.assert_array_equal(same.left, black.left)
+
+
+def test_shadows_lie_on_the_scene(coded: StereoPair) -> None:
+    """Equal colours stay equal: a match is in shadow in both views or in none."""
+    options = AugmentOptions(shadow=0.6)
+    darkened = []
+    for seed in range(8):
+        changed = augmentation.disturb(coded, options, np.random.default_rng(seed))
+        # Not all: where surfaces meet, the truths of the views may differ by a pixel.
+        assert colours_match(changed, tolerance=0.02) > 0.95
+        darkened.append((changed.left < 0.99 * coded.left).mean())
+        assert (changed.left >= 0.4 * coded.left - 1e-6).all()
+    assert 0.05 < np.mean(darkened) < 0.95
+
+
+def test_probabilities_of_shadows_and_clipping(coded: StereoPair) -> None:
+    for options in (
+        AugmentOptions(shadowed=0.3, shadow=0.6),
+        AugmentOptions(clipped=0.3, clipping=0.2),
+    ):
+        results = [augment(coded, options, np.random.default_rng(seed)) for seed in range(100)]
+        changed = sum(not np.array_equal(pair.left, coded.left) for pair in results)
+        assert 16 < changed < 44
+
+
 # ------------------------------------------------------------------------------------ all together
 
 
@@ -332,6 +442,11 @@ def test_same_generator_same_result(scene: StereoPair) -> None:
         colour=0.1,
         gamma=0.1,
         noise=0.01,
+        grey=0.5,
+        contrast=0.2,
+        shadow=0.5,
+        clipping=0.05,
+        misalignment=0.7,
     )
     before = snapshot(scene)
     results = [augment(scene, options, np.random.default_rng([7, step])) for step in (1, 1, 2)]
@@ -355,6 +470,14 @@ def test_same_generator_same_result(scene: StereoPair) -> None:
         {"colour": float("nan")},
         {"gamma": -1.0},
         {"noise": float("inf")},
+        {"grey": 1.1},
+        {"contrast": 1.0},
+        {"shadowed": -0.1},
+        {"shadow": 1.0},
+        {"clipped": 2.0},
+        {"clipping": 0.5},
+        {"misaligned": float("nan")},
+        {"misalignment": -1.0},
         {"min_scale": 0.0},
         {"min_scale": 1.2, "max_scale": 1.1},
     ],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from support.pairfiles import csv_files, kitti_frame, tidy_scene
+from support.pairfiles import csv_files, kitti_frame, names, tidy_scene
 
 from hybridstereo import datasets
 from hybridstereo.cli import cli
@@ -41,6 +42,22 @@ def test_synthetic() -> None:
     assert not np.array_equal(first.left, second.left)
     with pytest.raises(InputError, match="number of synthetic scenes"):
         open_dataset("synthetic", scenes=0)
+
+
+def test_synthetic_has_plain_scenes_after_the_others() -> None:
+    options = SceneOptions(40, 60, max_disparity=12, objects=3)
+    samples = open_dataset("synthetic", scenes=9, scene_options=options).samples
+    assert names(samples[:9]) == [f"seed {seed}" for seed in range(9)]
+    assert names(samples[9:]) == ["plain seed 0", "plain seed 1"]
+    assert [sample.scene for sample in samples[8:]] == [
+        "synthetic/8",
+        "synthetic/plain-0",
+        "synthetic/plain-1",
+    ]
+    plain = replace(options, plain=True)
+    np.testing.assert_array_equal(samples[10].read().disparity, generate_scene(1, plain).disparity)
+    assert len(open_dataset("synthetic", scenes=9, scene_options=plain).samples) == 9
+    assert len(open_dataset("synthetic").samples) == 200 + 50  # as data/README.md says
 
 
 def test_mixture(tmp_path: Path) -> None:
@@ -103,14 +120,43 @@ def test_root_for_something_else() -> None:
 
 def test_parse_roots() -> None:
     assert parse_roots([]) is None
-    assert parse_roots(["/data"]) == "/data"
-    assert parse_roots(["/data=2"]) == "/data=2"
-    assert parse_roots(["kitti=/k"]) == {"kitti": "/k"}
-    assert parse_roots(["kitti=/k", "csv=a=b.csv"]) == {"kitti": "/k", "csv": "a=b.csv"}
-    with pytest.raises(InputError, match="does not say which data set"):
+    assert parse_roots(["/data"]) == ("/data",)
+    assert parse_roots(["/data=2", "/more"]) == ("/data=2", "/more")
+    assert parse_roots(["kitti=/k"]) == {"kitti": ("/k",)}
+    assert parse_roots(["kitti=/k", "csv=a=b.csv", "kitti=/l"]) == {
+        "kitti": ("/k", "/l"),
+        "csv": ("a=b.csv",),
+    }
+    with pytest.raises(InputError, match="/data` does not say which data set"):
         parse_roots(["kitti=/k", "/data"])
-    with pytest.raises(InputError, match="two folders for kitti"):
-        parse_roots(["kitti=/k", "kitti=/l"])
+
+
+def test_several_roots(tmp_path: Path) -> None:
+    old, new = tmp_path / "kitti2012", tmp_path / "more"
+    kitti_frame(old / "training", folders=("image_0", "image_1", "disp_noc", "disp_occ"))
+    kitti_frame(new / "training")
+    kitti_frame(new / "training", "000043_10.png")
+    for roots in ((old, new), {"kitti": [str(old), str(new)]}, (old, new, new, tmp_path)):
+        dataset = open_dataset("kitti", roots)
+        assert names(dataset.samples) == ["2012/000000_10", "2015/000000_10", "2015/000043_10"]
+        assert len({sample.scene for sample in dataset.samples}) == 3
+    with pytest.raises(InputError, match="nothing, the root of kitti, does not exist"):
+        open_dataset("kitti", (old, tmp_path / "nothing"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty holds no usable pair for the data set kitti"):
+        open_dataset("kitti", (old, tmp_path / "empty"))
+
+
+def test_pairs_of_the_same_name_in_several_roots(tmp_path: Path) -> None:
+    for folder in ("a/Reindeer", "b/Reindeer", "b/Art"):
+        tidy_scene(tmp_path / folder)
+    dataset = open_dataset("middlebury", [tmp_path / "a", tmp_path / "b"])
+    assert names(dataset.samples) == ["a/Reindeer", "Art", "b/Reindeer"]
+    assert len({sample.scene for sample in dataset.samples}) == 2
+    tidy_scene(tmp_path / "c" / "a" / "Reindeer")
+    roots = [tmp_path / "a", tmp_path / "c" / "a"]
+    found = names(open_dataset("middlebury", roots).samples)
+    assert found == [f"{root.as_posix()}/Reindeer" for root in roots]
 
 
 def test_names_are_all_known() -> None:
@@ -218,3 +264,7 @@ def test_real_split_never_separates_versions_of_a_scene(shared: Path) -> None:
         assert not sides[0] & sides[1]
         for side in sides:
             assert ("art" in side) == ("artl" in side)
+        for scene in ("baby1", "rocks2"):
+            beside = {name for name in sides[0] | sides[1] if name.startswith(f"{scene}-")}
+            assert len(beside) == 2
+            assert beside <= sides[0] if scene in sides[0] else beside <= sides[1]

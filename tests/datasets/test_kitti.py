@@ -113,3 +113,18 @@ def test_real_kitti(shared: Path) -> None:
         assert (pair.disparity[pair.valid] > 0).all()
     full = pairs["2015/000002_10"]
     assert full.valid.sum() < np.isfinite(full.disparity).sum()
+
+
+@pytest.mark.shared
+def test_real_kitti_of_both_years(shared: Path) -> None:
+    roots = [shared / "data" / name for name in ("kitti2012", "kitti2015", "kitti2015-more")]
+    dataset = open_dataset("kitti", roots)
+    years = [sample.name.partition("/")[0] for sample in dataset.samples]
+    assert (years.count("2012"), years.count("2015")) == (116, 28 + 14)
+    assert len({sample.scene for sample in dataset.samples}) == 116 + 28 + 14
+    assert len(dataset.warnings) == 3  # for figures over all pixels the truth is missing
+    grey = dataset.load(dataset.samples[0])
+    assert grey.left.shape[2] == 3
+    np.testing.assert_array_equal(grey.left[..., 0], grey.left[..., 2])
+    assert not grey.covers_occluded
+    assert 0.1 < grey.valid.mean() < 0.4

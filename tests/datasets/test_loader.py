@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.pairfiles import lit_scene, picture
 
 from hybridstereo.datasets import Dataset, Sample, StereoPair, open_dataset, split
 from hybridstereo.datasets.augment import AugmentOptions
@@ -268,7 +269,7 @@ def test_cached_pair_is_the_same_bit_for_bit(
     cache = PairCache(dataset)
     fresh, cached, again = (cache.load(sample) for _ in range(3))
     assert_same(cached, read(0))
-    assert cache.bytes == 10 * 12 * (2 * 3 * bytes_per_value + 5)
+    assert cache.bytes == 10 * 12 * (3 * bytes_per_value + 3 + 5)  # left, right, truth
     for pair in (fresh, cached):  # whoever gets a pair may change it
         pair.left[:] = 0
         pair.disparity[:] = 0
@@ -276,6 +277,51 @@ def test_cached_pair_is_the_same_bit_for_bit(
     assert_same(again, read(0))
     assert_same(cache.load(sample), read(0))
     assert dataset.reads == {0: 1}
+
+
+def test_conditions_are_drawn_by_seed_and_step_only(tmp_path: Path) -> None:
+    lit_scene(tmp_path / "Art", [f"Illum1/Exp{e}" for e in range(4)], (370, 40))
+    dataset = open_dataset("middlebury", tmp_path)
+    options = AugmentOptions(crop=(40, 30), noise=0.01)
+
+    def steps(seed: int, start: int = 0, **kwargs: int) -> list[StereoPair]:
+        with PairLoader(dataset, dataset.samples, seed, options, start, **kwargs) as loader:
+            return [pair for _, pair in taken(loader, 24 - start)]
+
+    whole = steps(3)
+    for step, pair in zip(range(9, 24), steps(3, 9, prefetch=0, cache_bytes=0), strict=True):
+        assert_same(pair, whole[step])
+    seen = [
+        (round(25.5 * float(p.left.mean())), round(25.5 * float(p.right.mean()))) for p in whole
+    ]
+    assert sum(left == right for left, right in seen) == 12  # one of the two samples each
+    assert len(set(seen)) > 8
+    other = steps(4)
+    assert [p.left.mean() for p in other] != [p.left.mean() for p in whole]
+
+
+def test_conditions_do_not_multiply_the_cache(tmp_path: Path) -> None:
+    count, pixels = 5, 370 * 24
+    lit_scene(tmp_path / "Art", [f"Illum1/Exp{e}" for e in range(count)])
+    dataset = open_dataset("middlebury", tmp_path)
+    cache = PairCache(dataset)
+    with PairLoader(dataset, dataset.samples, 0, stop_step=200, cache=cache) as loader:
+        assert len({(p.left[0, 0, 0], p.right[0, 0, 0]) for _, p in loader}) == count * count
+    # All images, and the truth of both views with its masks, once.
+    assert cache.bytes == pixels * (2 * count * 3 + 2 * (4 + 1))
+    first = cache.load(dataset.samples[0])
+    assert_same(first, dataset.load(dataset.samples[0]))
+
+
+def test_conditions_of_another_size(tmp_path: Path) -> None:
+    lit_scene(tmp_path / "Art", [f"Illum1/Exp{e}" for e in range(3)])
+    picture(tmp_path / "Art" / "Illum1" / "Exp0" / "view1.png", 9, (185, 12, 3))
+    dataset = open_dataset("middlebury", tmp_path)
+    with (
+        PairLoader(dataset, dataset.samples, 0, prefetch=0) as loader,
+        pytest.raises(InputError, match=r"Exp0.view1\.png is 12x185 but the truth .* 24x370"),
+    ):
+        taken(loader, 30)
 
 
 def test_every_8_bit_and_16_bit_level_survives() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from support.pairfiles import H, W, constant_disparity, names, only_pair, picture, tidy_scene
+from support.pairfiles import (
+    H,
+    W,
+    constant_disparity,
+    lit_scene,
+    names,
+    only_pair,
+    picture,
+    tidy_scene,
+)
 
 from hybridstereo.datasets import open_dataset
 from hybridstereo.datasets.middlebury import scene_name
+from hybridstereo.datasets.samples import Conditions
 from hybridstereo.errors import InputError
 from hybridstereo.synthetic import SceneOptions, generate_scene, write_scene
 
@@ -76,7 +87,6 @@ def test_middlebury_original_downloads(
     for name in (truth, right_truth):
         if name is not None:
             assert cv2.imwrite(str(scene / name), stored)
-    picture(scene / "Illum1" / "Exp0" / "view1.png")  # a further exposure, without truth
     dataset = open_dataset("middlebury", tmp_path)
     assert dataset.warnings == ()
     pair = only_pair(dataset)
@@ -86,6 +96,85 @@ def test_middlebury_original_downloads(
     assert not pair.valid[:, :5].any()
     assert pair.valid[1:, 7:].all()
     assert (pair.right_disparity is not None) == (right_truth is not None)
+
+
+NINE = [f"Illum{light}/Exp{exposure}" for light in (1, 2, 3) for exposure in (0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "suffixes"),
+    [
+        (NINE, ["I2E1", "I1E1-I3E1"]),
+        (NINE[3:], ["I3E1", "I2E1-I3E1"]),
+        (NINE[3:6], ["I2E1", "I2E1-I2E2"]),
+        (NINE[:2], ["I1E1", "I1E0-I1E1"]),
+        (NINE[:1], ["I1E0"]),
+        (["Illum2/Exp9", "Illum2/Exp10", "Illum2/Exp11"], ["I2E10", "I2E10-I2E11"]),
+    ],
+)
+def test_middlebury_conditions(tmp_path: Path, conditions: list[str], suffixes: list[str]) -> None:
+    lit_scene(tmp_path / "m" / "Art", conditions)
+    dataset = open_dataset("middlebury", tmp_path)
+    assert dataset.warnings == ()
+    assert names(dataset.samples) == [f"m/Art-{suffix}" for suffix in suffixes]
+    assert {sample.scene for sample in dataset.samples} == {"middlebury/art"}
+    for sample, suffix in zip(dataset.samples, suffixes, strict=True):
+        pair = dataset.load(sample)
+        first, second = (suffix.split("-") * 2)[:2]
+        place = [c.replace("Illum", "I").replace("/Exp", "E") for c in conditions].index
+        assert pair.left[0, 0, 0] == np.float32(10 * place(first)) / np.float32(255)
+        assert pair.right[0, 0, 0] == np.float32(10 * place(second) + 1) / np.float32(255)
+        assert pair.ndisp == 86
+        assert (pair.disparity == 5).all()
+        assert pair.right_disparity is not None
+        assert sample.conditions is not None
+        assert len(sample.conditions.left) == len(conditions)
+        assert sample.conditions.differ == (first != second)
+
+
+def test_middlebury_conditions_that_are_drawn(tmp_path: Path) -> None:
+    lit_scene(tmp_path / "Art", NINE[:3])
+    same, different = (s.conditions for s in open_dataset("middlebury", tmp_path).samples)
+    assert same is not None
+    assert different is not None
+    rng = np.random.default_rng(0)
+
+    def drawn(conditions: Conditions) -> dict[tuple[str, str], int]:
+        pairs = (conditions.draw(rng) for _ in range(600))
+        return Counter((left.parent.name, right.parent.name) for left, right in pairs)
+
+    counts = drawn(same)
+    assert set(counts) == {(e, e) for e in ("Exp0", "Exp1", "Exp2")}
+    assert min(counts.values()) > 150  # 200 on average, with a standard deviation of 12
+    counts = drawn(different)
+    exposures = ("Exp0", "Exp1", "Exp2")
+    assert set(counts) == {(a, b) for a in exposures for b in exposures if a != b}
+    assert min(counts.values()) > 60
+
+
+def test_middlebury_conditions_beside_the_views_of_the_scene(tmp_path: Path) -> None:
+    lit_scene(tmp_path / "Art", NINE[:3])
+    for view in ("view1.png", "view5.png"):
+        picture(tmp_path / "Art" / view, 90, (370, 24, 3))
+    mask = np.full((370, 24), 255, np.uint8)
+    mask[7] = 128
+    assert cv2.imwrite(str(tmp_path / "Art" / "mask0nocc.png"), mask)
+    dataset = open_dataset("middlebury", tmp_path)
+    assert names(dataset.samples) == ["Art", "Art-I1E1", "Art-I1E1-I1E2"]
+    assert [sample.conditions is None for sample in dataset.samples] == [True, False, False]
+    assert not any(dataset.load(sample).valid[7].any() for sample in dataset.samples)
+
+
+def test_middlebury_incomplete_conditions(tmp_path: Path) -> None:
+    lit_scene(tmp_path / "Art", NINE[:3])
+    (tmp_path / "Art" / NINE[1] / "view5.png").unlink()
+    (tmp_path / "Art" / "Illum1" / "ExpX").mkdir()
+    dataset = open_dataset("middlebury", tmp_path)
+    assert dataset.warnings == (f"{tmp_path / 'Art' / NINE[1]} is left out: view5.png missing",)
+    assert names(dataset.samples) == ["Art-I1E2", "Art-I1E0-I1E2"]
+    (tmp_path / "Art" / "disp1.png").unlink()
+    with pytest.raises(InputError, match="no usable pair"):
+        open_dataset("middlebury", tmp_path)
 
 
 def test_middlebury_unknown_size_of_original(tmp_path: Path) -> None:
@@ -159,15 +248,32 @@ def test_scene_name(folder: str, scene: str) -> None:
 @pytest.mark.shared
 def test_real_middlebury(shared: Path) -> None:
     dataset = open_dataset("middlebury", shared / "data")
-    # There the images lie in folders of their lights and exposures, which are not read yet.
-    assert all("middlebury-light" in warning for warning in dataset.warnings)
-    assert len(dataset.samples) == 7 + 7 + 2 + 6 + 20 + 4
+    assert dataset.warnings == ()
+    lit = [sample for sample in dataset.samples if sample.conditions is not None]
+    assert len(dataset.samples) == 7 + 7 + 2 + 6 + 20 + 4 + len(lit)
+    assert len(lit) == 2 * 12
+    assert {sample.scene for sample in lit} <= {s.scene for s in dataset.samples if s not in lit}
     wanted = ("MiddEval3/trainingQ/Pipes", "middlebury-2001/tsukuba", "middlebury-2006/Baby1")
     for sample in (s for s in dataset.samples if s.name in wanted):
         pair = dataset.load(sample)
         assert 0.6 < pair.valid.mean() < 1
         assert (pair.right_disparity is not None) == (sample.name == wanted[2])
         assert pair.ndisp == (75 if "Pipes" in sample.name else None)
+
+
+@pytest.mark.shared
+def test_real_conditions(shared: Path) -> None:
+    dataset = open_dataset("middlebury", shared / "data" / "middlebury-light")
+    assert sum(len(s.conditions.left) for s in dataset.samples if s.conditions) == 2 * 69
+    plain = open_dataset("middlebury", shared / "data" / "middlebury-2006" / "Baby1").samples[0]
+    truth = plain.read()
+    for sample in (s for s in dataset.samples if s.name.startswith("Baby1-")):
+        pair = dataset.load(sample)
+        assert pair.ndisp == 86
+        known = np.isfinite(pair.disparity) & np.isfinite(truth.disparity)
+        assert known.mean() > 0.9
+        difference = np.abs(pair.disparity[known] - truth.disparity[known])
+        assert np.mean(difference < 0.34) > 0.95  # they were reduced in different ways
 
 
 @pytest.mark.shared

@@ -58,6 +58,15 @@ def tidy_scene(folder: Path, truth: str = "disp0GT.pfm", calib: str | None = "nd
         (folder / "calib.txt").write_text(calib)
 
 
+def lit_scene(folder: Path, conditions: Iterable[str], size: tuple[int, int] = (370, 24)) -> None:
+    """A scene of 2005: in condition i the left view has the grey value 10 i, the right 10 i + 1."""
+    for number, condition in enumerate(conditions):
+        picture(folder / condition / "view1.png", 10 * number, (*size, 3))
+        picture(folder / condition / "view5.png", 10 * number + 1, (*size, 3))
+    for truth in ("disp1.png", "disp5.png"):
+        picture(folder / truth, 15, size)
+
+
 def csv_files(folder: Path) -> None:
     picture(folder / "a" / "left.png", 50)
     picture(folder / "a" / "right.png", 60)

@@ -21,7 +21,7 @@ from hybridstereo.synthetic import (
     quantised,
     write_scene,
 )
-from hybridstereo.synthetic.layout import build_world
+from hybridstereo.synthetic.layout import build_plain_world, build_world
 from hybridstereo.synthetic.render import OCCLUSION_TOLERANCE, World, render
 from hybridstereo.synthetic.surfaces import LEFT, RIGHT, Geometry
 
@@ -37,9 +37,10 @@ def scene(request: pytest.FixtureRequest) -> StereoScene:
     return generate_scene(request.param, SMALL)
 
 
-def crowded_world(seed: int, limits: tuple[float, float]) -> World:
+def crowded_world(seed: int, limits: tuple[float, float], plain: bool) -> World:
     geometry = Geometry(160, 120, 170.0, 3.0 - limits[0], *limits)
-    return build_world(np.random.default_rng(seed), geometry, 60)
+    build = build_plain_world if plain else build_world
+    return build(np.random.default_rng(seed), geometry, 60)
 
 
 def arrays(scene: StereoScene) -> list[np.ndarray]:
@@ -163,11 +164,13 @@ def test_visible_pixels_hit_no_nearer_surface_in_the_right_view(scene):
     assert np.mean(in_front[inside] > 0.0) > 0.9
 
 
-@pytest.mark.parametrize("limits", [(1.0, 31.0), (-15.0, 15.0)])
+@pytest.mark.parametrize(
+    ("limits", "plain"), [((1.0, 31.0), False), ((-15.0, 15.0), False), ((1.0, 31.0), True)]
+)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_render_matches_brute_force_over_all_surfaces(seed, limits):
+def test_render_matches_brute_force_over_all_surfaces(seed, limits, plain):
     """The z-buffer and occlusion, without bounding windows and half-pixel grids."""
-    world = crowded_world(seed, limits)
+    world = crowded_world(seed, limits, plain)
     geometry, views = world.geometry, render(world)
     x, y = np.arange(160.0)[None, :], np.arange(120.0)[:, None]
     Y = geometry.rays_y(y)
@@ -207,6 +210,59 @@ def test_objects_are_optional():
     assert np.abs(np.diff(without.disparity, axis=1)).max() < 3.0
 
 
+# ------------------------------------------------------------------------------------ plain scenes
+
+PLAIN = replace(SMALL, plain=True)
+
+
+def without_objects(seed: int, options: SceneOptions) -> StereoScene:
+    return generate_scene(seed, replace(options, objects=0))
+
+
+def test_plain_scenes_are_a_family_of_their_own():
+    first, again, ordinary = (generate_scene(3, o) for o in (PLAIN, PLAIN, SMALL))
+    for one, other in zip(arrays(first), arrays(again), strict=True):
+        assert one.tobytes() == other.tobytes()
+    assert np.abs(first.disparity - ordinary.disparity).mean() > 0.5
+
+
+def test_plain_scenes_have_little_texture_on_slanted_surfaces():
+    def texture(scene: StereoScene) -> float:
+        return float(np.median(np.abs(np.diff(scene.left, axis=1))))
+
+    def slant(scene: StereoScene) -> float:
+        return float(np.median(np.abs(np.gradient(scene.disparity)).sum(axis=0)))
+
+    plain, ordinary = ([without_objects(s, o) for s in range(10)] for o in (PLAIN, SMALL))
+    assert np.mean([texture(s) for s in plain]) < 0.5 * np.mean([texture(s) for s in ordinary])
+    assert np.mean([slant(s) for s in plain]) > 0.08  # pixels of disparity per pixel
+
+
+def test_plain_scenes_lie_under_shadows_of_things_unseen():
+    """Without its casters the same world is brighter, here more and there less."""
+    shares = []
+    for seed in range(8):
+        geometry = Geometry(160, 120, 170.0, 0.0, 1.0, 31.0)
+        world = build_plain_world(np.random.default_rng(seed), geometry, 0)
+        assert world.casters
+        shaded, lit = render(world), render(replace(world, casters=()))
+        np.testing.assert_array_equal(shaded.disparity, lit.disparity)
+        assert (shaded.left <= lit.left + 1e-5).all()
+        shares.append((shaded.left < 0.9 * lit.left).mean())
+    assert sum(share > 0.03 for share in shares) >= 6
+    assert 0.1 < np.mean(shares) < 0.7
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plain_scenes_match(seed):
+    scene = generate_scene(seed, PLAIN)
+    usable = smooth_and_visible(scene)
+    assert usable.mean() > 0.25
+    difference = np.abs(sampled(scene.right, columns(scene)) - scene.left)[usable]
+    assert difference.mean() < 0.004
+    assert (scene.left > 0.97).mean() < 0.1
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -214,10 +270,15 @@ def test_objects_are_optional():
     limits=st.sampled_from(
         [(2, 63), (0, 64), (-64, 0), (-20, 20), (60, 64), (0, 1), (1, 300), (-4096, 4096)]
     ),
+    plain=st.booleans(),
 )
-def test_any_size_and_range(seed, size, limits):
+def test_any_size_and_range(seed, size, limits, plain):
     options = SceneOptions(
-        *size, min_disparity=limits[0], max_disparity=limits[1], photometric=Photometric()
+        *size,
+        min_disparity=limits[0],
+        max_disparity=limits[1],
+        photometric=Photometric(),
+        plain=plain,
     )
     scene = generate_scene(seed, options)
     for array in arrays(scene):

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hybridstereo.synthetic.patterns import fractal_noise, random_tile
+from hybridstereo.synthetic.patterns import fractal_noise, plain_tile, random_tile
 from hybridstereo.synthetic.textures import Texture, lookup
 
 
@@ -31,6 +31,19 @@ def test_tiles_have_no_seam(seed, wall):
     x = np.arange(64, dtype=np.float32)
     once, again = (texture.sample(x + turn, x, np.ones_like(x)) for turn in (0, 64))
     np.testing.assert_array_equal(once, again)
+
+
+def test_plain_tiles_are_nearly_plain():
+    tiles = [plain_tile(np.random.default_rng(seed), 64) for seed in range(12)]
+    for seed, tile in enumerate(tiles):
+        assert tile.shape == (64, 64, 3)
+        assert tile.dtype == np.float32
+        spread = (tile / tile.mean(axis=(0, 1))).std(axis=(0, 1))
+        assert (spread > 0.003).all()
+        assert (spread < 0.08).all()
+        sampled = Texture(seed, 64, plain=True).sample(*3 * [np.ones(1, np.float32)])
+        np.testing.assert_allclose(sampled[0], tile[1, 1], atol=1e-6)
+    assert np.ptp([tile.mean() for tile in tiles]) > 0.2
 
 
 def test_texture_averages_over_its_footprint():

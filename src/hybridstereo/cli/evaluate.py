@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     "roots",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="Where the data set is; for csv the file.",
+    help="Where the data set is, for csv the file; NAME=DIR for the data sets of a mixture. May be "
+    "repeated, also for one data set.",
 )
 @click.option(
     "--model",

@@ -28,6 +28,11 @@ from .progress import Progress
     is_flag=True,
     help="Let gain, gamma, noise and blur differ between the views.",
 )
+@click.option(
+    "--plain",
+    is_flag=True,
+    help="Large, nearly plain, slanted surfaces under shadows, such as streets, with few objects.",
+)
 def synth(folder: str, count: int, seed: int, photometric: bool, **options: Any) -> None:
     """Generate random scenes of textured planes, boxes, spheres and thin structures below DIR.
 

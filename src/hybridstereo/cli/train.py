@@ -30,7 +30,8 @@ class _Size(click.ParamType):
     "roots",
     multiple=True,
     metavar="[NAME=]DIR",
-    help="Where the data set is; once per data set of a mixture, as NAME=DIR. For csv the file.",
+    help="Where the data set is, for csv the file; NAME=DIR for the data sets of a mixture. May be "
+    "repeated, also for one data set.",
 )
 @click.option(
     "-o",
@@ -77,8 +78,8 @@ class _Size(click.ParamType):
 @click.option(
     "--augment/--no-augment",
     default=True,
-    help="Flip and scale pairs; in half of them, vary gain, gamma, colour, lighting and noise per "
-    "view.",
+    help="Flip, scale and slightly misalign pairs; in half of them, vary gain, gamma, colour, "
+    "lighting and noise per view, contrast, shadows and clipping of both.",
 )
 @click.option("--batch", type=click.IntRange(min=1), default=1, help="Pairs per update.")
 @click.option(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
+from hybridstereo.datasets.shadows import shadows
 from hybridstereo.errors import InputError
 from hybridstereo.features import statistics
 
@@ -23,6 +24,10 @@ Change = Callable[[NDArray[Any]], NDArray[Any]]
 _CROP_ATTEMPTS = 10
 _ABOVE_ONE = math.nextafter(1.0, 2.0)
 _LIGHTS = 3  # lighting is interpolated from a grid of this many values along each side
+_HAZES = 4  # likewise the contrast
+_DETAIL = 16  # pixels; coarser structures keep their contrast
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of R, G, B
+_QUANTILE_STEP = 4  # every so many rows and columns tell the levels of a view
 # Options that are numbers from 0 to below this.
 _RANGES = {
     "min_valid": _ABOVE_ONE,
@@ -34,8 +39,26 @@ _RANGES = {
     "gamma": math.inf,
     "lighting": 1.0,
     "noise": math.inf,
+    "grey": _ABOVE_ONE,
+    "contrast": 1.0,
+    "shadowed": _ABOVE_ONE,
+    "shadow": 1.0,
+    "clipped": _ABOVE_ONE,
+    "clipping": 0.5,
+    "misaligned": _ABOVE_ONE,
+    "misalignment": math.inf,
 }
-_PHOTOMETRIC = ("gain", "colour", "gamma", "lighting", "noise")
+_PHOTOMETRIC = (
+    "gain",
+    "colour",
+    "gamma",
+    "lighting",
+    "noise",
+    "grey",
+    "contrast",
+    "shadow",
+    "clipping",
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,9 @@ class AugmentOptions:
         pairs without truth for the right view are not flipped.
     min_scale, max_scale
         Range of the factor by which both views are resized, log-uniform.
+    misaligned, misalignment
+        The probability that the right view is moved up or down, as by an imperfect rectification,
+        and by how many pixels at most; each corner by another fraction of a pixel.
     disturbed
         The probability of any photometric change, that is, of all that follows.
     gain
@@ -67,6 +93,18 @@ class AugmentOptions:
         had been moved between the two exposures.
     noise
         Largest standard deviation of the noise added to each view, 1 being full brightness.
+    grey
+        The probability that both views lose their colour.
+    contrast
+        Fine structures of both views are multiplied by a smooth field with values in
+        ``1 ± contrast``, below 1: haze, wear and dirt belong to the scene. The noise does not
+        fade with them.
+    shadowed, shadow
+        The probability of shadows on the scene, and how much light the deepest takes away, below
+        1. They lie on the same points in both views, see `hybridstereo.datasets.shadows`.
+    clipped, clipping
+        The probability that the range of the camera is too small, and the largest share of the
+        pixels that become black, and white; below 0.5.
 
     """
 
@@ -76,12 +114,20 @@ class AugmentOptions:
     horizontal_flip: float = 0.0
     min_scale: float = 1.0
     max_scale: float = 1.0
+    misaligned: float = 1.0
+    misalignment: float = 0.0
     disturbed: float = 1.0
     gain: float = 0.0
     colour: float = 0.0
     gamma: float = 0.0
     lighting: float = 0.0
     noise: float = 0.0
+    grey: float = 0.0
+    contrast: float = 0.0
+    shadowed: float = 1.0
+    shadow: float = 0.0
+    clipped: float = 1.0
+    clipping: float = 0.0
 
     def __post_init__(self) -> None:
         if self.crop is not None and min(self.crop) < 1:
@@ -117,6 +163,8 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
         pair = flip_vertically(pair)
     if rng.random() < options.horizontal_flip and pair.right_disparity is not None:
         pair = flip_horizontally(pair)
+    if options.misalignment > 0.0 and rng.random() < options.misaligned:
+        pair = misalign(pair, options.misalignment * _random_corners(rng))
     if rng.random() < options.disturbed:
         pair = disturb(pair, options, rng)
     if options.crop is not None:
@@ -256,9 +304,70 @@ def scale(pair: StereoPair, factor: float) -> StereoPair:
     )
 
 
-def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
-    """Change gain, colour, gamma and lighting of each view, add noise; the views independently.
+def misalign(pair: StereoPair, corners: NDArray[Any]) -> StereoPair:
+    """Move the right view up and down, as an imperfect rectification does.
 
+    The left view and its truth stay; the right view's truth takes the nearest pixel.
+
+    Parameters
+    ----------
+    pair
+        The original.
+    corners
+        (2, 2), by how many pixels the content of the right view's corners moves up, and
+        everything between them by interpolation; a constant, a tilt and a stretch.
+
+    """
+    height, width = pair.height, pair.width
+    down, across = np.linspace(0.0, 1.0, height), np.linspace(0.0, 1.0, width)
+    (upper_left, upper_right), (lower_left, lower_right) = np.asarray(corners, np.float64)
+    upper = upper_left + across * (upper_right - upper_left)
+    lower = lower_left + across * (lower_right - lower_left)
+    rows = np.arange(height)[:, np.newaxis] + upper + down[:, np.newaxis] * (lower - upper)
+    right = _between_rows(pair.right, rows)
+    if pair.right_disparity is None or pair.right_valid is None:
+        return replace(pair, right=right)
+    nearest = np.clip(np.rint(rows), 0, height - 1).astype(np.intp)
+    return replace(
+        pair,
+        right=right,
+        right_disparity=np.take_along_axis(pair.right_disparity, nearest, axis=0),
+        right_valid=np.take_along_axis(pair.right_valid, nearest, axis=0),
+    )
+
+
+def _between_rows(view: FloatImage, rows: NDArray[np.float64]) -> FloatImage:
+    """The values of a view at its columns and at the given rows (H, W), by Catmull-Rom splines.
+
+    Linear interpolation would blur one view alone; OpenCV's cubic one is off by up to 0.05 px.
+    """
+    base = np.floor(rows)
+    t = (rows - base).astype(np.float32)
+    weights = (
+        t * (-0.5 + t * (1.0 - 0.5 * t)),
+        1.0 + t * t * (-2.5 + 1.5 * t),
+        t * (0.5 + t * (2.0 - 1.5 * t)),
+        t * t * (-0.5 + 0.5 * t),
+    )
+    total = np.zeros_like(view)
+    for offset, weight in zip(range(-1, 3), weights, strict=True):
+        row = np.clip(base + offset, 0, len(view) - 1).astype(np.intp)
+        taps = np.take_along_axis(view, row[..., np.newaxis], axis=0)
+        total += weight[..., np.newaxis] * taps
+    return np.clip(total, 0.0, 1.0)
+
+
+def _random_corners(rng: np.random.Generator) -> NDArray[np.float64]:
+    """Values (2, 2) in [-1, 1] that have something in common."""
+    common = rng.uniform(-1.0, 1.0)
+    return np.asarray(common + (1.0 - abs(common)) * rng.uniform(-1.0, 1.0, (2, 2)))
+
+
+def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator) -> StereoPair:
+    """Change the values of both views: first what belongs to the scene, then the cameras.
+
+    Shadows and contrast change alike in both views; then gain, colour, gamma, lighting and noise of
+    each view by itself; at last both may lose their colour and what exceeds the cameras' range.
     For complete views: statistics of views that these are crops of are discarded.
 
     Parameters
@@ -273,9 +382,46 @@ def disturb(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
     """
     if not any(getattr(options, name) for name in _PHOTOMETRIC):
         return pair
-    left = _disturbed(pair.left, options, rng)
-    right = _disturbed(pair.right, options, rng)
+    views = [pair.left, pair.right]
+    if options.shadow > 0.0 and rng.random() < options.shadowed:
+        fields = shadows(pair, options.shadow, rng)
+        views = [view * field[..., np.newaxis] for view, field in zip(views, fields, strict=True)]
+    if options.contrast > 0.0:
+        grid = 1.0 + options.contrast * rng.uniform(-1.0, 1.0, (_HAZES, _HAZES))
+        views = [_with_contrast(view, grid) for view in views]
+    views = [_disturbed(view, options, rng) for view in views]
+    if options.grey > 0.0 and rng.random() < options.grey:
+        views = [_grey(view) for view in views]
+    if options.clipping > 0.0 and rng.random() < options.clipped:
+        views = _clipped(views, options.clipping * rng.uniform(size=2))
+    left, right = views
     return replace(pair, left=left, right=right, left_statistics=None, right_statistics=None)
+
+
+def _grey(view: FloatImage) -> FloatImage:
+    return np.repeat((view @ _LUMA)[..., np.newaxis], 3, axis=2)
+
+
+def _with_contrast(view: FloatImage, grid: NDArray[np.float64]) -> FloatImage:
+    """The view with its fine structures multiplied by a field, interpolated from a grid."""
+    height, width, _ = view.shape
+    small = (max(width // _DETAIL, 1), max(height // _DETAIL, 1))
+    means = cv2.resize(view, small, interpolation=cv2.INTER_AREA)
+    coarse = np.asarray(cv2.resize(means, (width, height), interpolation=cv2.INTER_LINEAR))
+    field = np.asarray(cv2.resize(grid.astype(np.float32), (width, height)))
+    changed = coarse + field[..., np.newaxis] * (view - coarse)
+    return np.clip(changed, 0.0, 1.0)
+
+
+def _clipped(views: list[FloatImage], shares: NDArray[np.float64]) -> list[FloatImage]:
+    """Stretch both views alike so that at most these shares become black and white."""
+    seen = [view[::_QUANTILE_STEP, ::_QUANTILE_STEP] for view in views]
+    black = min(float(np.quantile(view, shares[0])) for view in seen)
+    white = max(float(np.quantile(view, 1.0 - shares[1])) for view in seen)
+    if white - black < 1.0 / 255:  # nothing to see
+        return views
+    scale = np.float32(1.0 / (white - black))
+    return [np.clip((view - np.float32(black)) * scale, 0.0, 1.0) for view in views]
 
 
 def _disturbed(view: FloatImage, options: AugmentOptions, rng: np.random.Generator) -> FloatImage:

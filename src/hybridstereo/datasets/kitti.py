@@ -16,8 +16,8 @@ from hybridstereo.io.images import read_pair
 
 EXPECTED = (
     "Expected are training/image_2, image_3 and disp_noc_0 (and disp_occ_0 for figures over all "
-    "pixels) of KITTI 2015, or training/colored_0, colored_1 and disp_noc (disp_occ) of KITTI "
-    "2012, with files such as 000000_10.png; see data/README.md"
+    "pixels) of KITTI 2015, or training/colored_0, colored_1 (grey: image_0, image_1) and disp_noc "
+    "(disp_occ) of KITTI 2012, with files such as 000000_10.png; see data/README.md"
 )
 
 # The 16-bit files hold disparities below 256, and the paper searches 0 to 255.

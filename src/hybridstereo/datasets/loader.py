@@ -1,17 +1,18 @@
 """Training pairs, one after the other, prepared in the background.
 
-What step i gets, sample and augmentation, depends only on the seed and on i. A run that is resumed
-at step i therefore sees exactly what an uninterrupted one would have seen.
+What step i gets, sample, conditions and augmentation, depends only on the seed and on i. A run that
+is resumed at step i therefore sees exactly what an uninterrupted one would have seen.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,14 +22,15 @@ from numpy.typing import NDArray
 from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets import augment as augmentation
 from hybridstereo.datasets.augment import AugmentOptions
-from hybridstereo.datasets.pair import NO_IMAGE
+from hybridstereo.datasets.pair import NO_IMAGE, FloatImage
 from hybridstereo.errors import InputError
+from hybridstereo.io.images import read_image
 
 DEFAULT_CACHE_BYTES = 1 << 30
 THREAD_NAME = "pair loader"
 
 # Streams of random numbers that must not depend on each other.
-_MIX, _ORDER, _AUGMENT = range(3)
+_MIX, _ORDER, _AUGMENT, _CONDITIONS = range(4)
 _LONGEST_BLOCK = 1000  # weights are rounded to multiples of its inverse
 _LEVELS = ((np.uint8, 255), (np.uint16, 65535))
 
@@ -159,11 +161,17 @@ class PairLoader:
         return self._stop_step is not None and step >= self._stop_step
 
     def _prepare(self, step: int) -> StereoPair:
-        pair = self._cache.load(self._schedule.sample(step))
+        sample = self._schedule.sample(step)
+        views = None
+        if sample.conditions is not None:
+            views = sample.conditions.draw(self._rng(_CONDITIONS, step))
+        pair = self._cache.load(sample, views)
         if self._augment is None:
             return pair
-        rng = np.random.default_rng([self._seed, _AUGMENT, step])
-        return augmentation.augment(pair, self._augment, rng)
+        return augmentation.augment(pair, self._augment, self._rng(_AUGMENT, step))
+
+    def _rng(self, stream: int, step: int) -> np.random.Generator:
+        return np.random.default_rng([self._seed, stream, step])
 
 
 class Schedule:
@@ -222,88 +230,150 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class _Packed:
-    """A pair whose images are stored separately, as integers where that is lossless."""
+class _PackedImage:
+    """An image, as integers where that is lossless."""
 
-    images: tuple[NDArray[Any], NDArray[Any]]
-    white: int | None  # what the integers are divided by; None for float32 images
+    values: NDArray[Any]
+    white: int | None  # what the integers are divided by; None for float32
+
+    @property
+    def bytes(self) -> int:
+        return self.values.nbytes
+
+    def unpacked(self) -> FloatImage:
+        image = self.values.astype(np.float32)
+        return image if self.white is None else image / np.float32(self.white)
+
+
+@dataclass(frozen=True)
+class _PackedPair:
+    """A pair whose images are stored separately, or elsewhere."""
+
+    images: tuple[_PackedImage, ...]  # left and right, or none
     rest: StereoPair  # without its images
 
     @property
     def bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.images, *_arrays(self.rest).values()))
+        stored = sum(array.nbytes for array in _arrays(self.rest).values())
+        return stored + sum(image.bytes for image in self.images)
+
+    def unpacked(self) -> StereoPair:
+        pair = _copied(self.rest)
+        if not self.images:
+            return pair
+        left, right = (image.unpacked() for image in self.images)
+        return replace(pair, left=left, right=right)
 
 
 class PairCache:
     """A least-recently-used cache of decoded pairs with a memory limit.
 
     Images that came from 8 or 16 bits are stored as such, everything else as it is. A cached pair
-    equals a freshly read one bit for bit. Several threads may share the cache.
+    equals a freshly read one bit for bit. Of a scene with several conditions every image and the
+    truth are stored once, however many pairs they make. Several threads may share the cache.
 
     Parameters
     ----------
     dataset
         Loads what is not in the cache.
     max_bytes
-        The limit; a single pair above it is not kept.
+        The limit; a single pair or image above it is not kept.
 
     """
 
     def __init__(self, dataset: Dataset, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._dataset = dataset
         self._max_bytes = max_bytes
-        self._kept: OrderedDict[Sample, _Packed] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _PackedImage | _PackedPair] = OrderedDict()
         self._lock = threading.Lock()
         self.bytes = 0
         """How much memory the cached pairs occupy."""
 
-    def load(self, sample: Sample) -> StereoPair:
+    def load(self, sample: Sample, views: tuple[Path, Path] | None = None) -> StereoPair:
         """The pair of a sample, from the cache or from its files; the caller may change it.
+
+        Parameters
+        ----------
+        sample
+            Of the data set.
+        views
+            Left and right image to take instead of the sample's own, of its `Conditions`.
 
         Raises
         ------
         InputError
-            If a file is unusable.
+            If a file is unusable, or an image has another size than the truth.
 
         """
-        with self._lock:
-            packed = self._kept.get(sample)
-            if packed is not None:
-                self._kept.move_to_end(sample)
-        if packed is not None:
-            return _unpacked(packed)
+        if views is not None:
+            left, right = (self._image(path) for path in views)
+            return _with_views(self._without_images(sample), left, right, views)
+        packed = self._found(sample)
+        if isinstance(packed, _PackedPair):
+            return packed.unpacked()
         pair = self._dataset.load(sample)
         self._keep(sample, _packed(pair))
         return pair
 
-    def _keep(self, sample: Sample, packed: _Packed) -> None:
+    def _without_images(self, sample: Sample) -> StereoPair:
+        """The truth of a scene with several conditions, which all its samples share."""
+        key = sample.conditions.left if sample.conditions else sample
+        packed = self._found(key)
+        if not isinstance(packed, _PackedPair):
+            packed = replace(_packed(self._dataset.load(sample)), images=())
+            self._keep(key, packed)
+        return packed.unpacked()
+
+    def _image(self, path: Path) -> FloatImage:
+        packed = self._found(path)
+        if isinstance(packed, _PackedImage):
+            return packed.unpacked()
+        image = read_image(path)
+        self._keep(path, _packed_image(image))
+        return image
+
+    def _found(self, key: Hashable) -> _PackedImage | _PackedPair | None:
         with self._lock:
-            if sample in self._kept or packed.bytes > self._max_bytes:
+            packed = self._kept.get(key)
+            if packed is not None:
+                self._kept.move_to_end(key)
+        return packed
+
+    def _keep(self, key: Hashable, packed: _PackedImage | _PackedPair) -> None:
+        with self._lock:
+            if key in self._kept or packed.bytes > self._max_bytes:
                 return
-            self._kept[sample] = packed
+            self._kept[key] = packed
             self.bytes += packed.bytes
             while self.bytes > self._max_bytes:
                 _, dropped = self._kept.popitem(last=False)
                 self.bytes -= dropped.bytes
 
 
-def _packed(pair: StereoPair) -> _Packed:
-    images = (pair.left, pair.right)
+def _with_views(
+    truth: StereoPair, left: FloatImage, right: FloatImage, views: tuple[Path, Path]
+) -> StereoPair:
+    for image, path in zip((left, right), views, strict=True):
+        if image.shape[:2] != (truth.height, truth.width):
+            raise InputError(
+                f"{path} is {image.shape[1]}x{image.shape[0]} but the truth of its scene is "
+                f"{truth.width}x{truth.height}",
+                hint="All conditions of a scene must have the same size",
+            )
+    return replace(truth, left=left, right=right)
+
+
+def _packed(pair: StereoPair) -> _PackedPair:
     rest = replace(_copied(pair), left=NO_IMAGE, right=NO_IMAGE)
+    return _PackedPair((_packed_image(pair.left), _packed_image(pair.right)), rest)
+
+
+def _packed_image(image: FloatImage) -> _PackedImage:
     for kind, white in _LEVELS:
-        left, right = (np.rint(image * np.float32(white)).astype(kind) for image in images)
-        packed = _Packed((left, right), white, rest)
-        restored = _unpacked(packed)
-        if np.array_equal(restored.left, pair.left) and np.array_equal(restored.right, pair.right):
+        packed = _PackedImage(np.rint(image * np.float32(white)).astype(kind), white)
+        if np.array_equal(packed.unpacked(), image):
             return packed
-    return _Packed((pair.left.copy(), pair.right.copy()), None, rest)
-
-
-def _unpacked(packed: _Packed) -> StereoPair:
-    left, right = (image.astype(np.float32) for image in packed.images)
-    if packed.white is not None:
-        left, right = (image / np.float32(packed.white) for image in (left, right))
-    return replace(_copied(packed.rest), left=left, right=right)
+    return _PackedImage(image.copy(), None)
 
 
 def _copied(pair: StereoPair) -> StereoPair:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hybridstereo.datasets import csvlist, kitti, middlebury
@@ -20,7 +20,8 @@ from hybridstereo.synthetic import SceneOptions
 
 _SHOWN = 5  # incomplete samples that an error message lists
 
-Roots = Mapping[str, str | os.PathLike[str]] | str | os.PathLike[str] | None
+Root = str | os.PathLike[str]
+Roots = Mapping[str, Root | Sequence[Root]] | Root | Sequence[Root] | None
 Finder = Callable[[Path], tuple[list[Sample], list[str]]]
 
 
@@ -72,10 +73,11 @@ def open_dataset(
     spec
         One of `NAMES`, or several with optional weights, such as ``synthetic:1,middlebury:2``.
     roots
-        Where the files are: for each name its folder (for ``csv`` the file), or one for all.
+        Where the files are: for each name its folder (for ``csv`` the file) or a sequence of
+        them, or the same for all.
     scenes, scene_options
         How many synthetic scenes there are, and what they look like; None: the generator's
-        defaults.
+        defaults. A quarter as many plain scenes come in addition.
 
     Raises
     ------
@@ -92,49 +94,47 @@ def open_dataset(
         if find is None:
             samples += generated_samples(scenes, scene_options or SceneOptions())
             continue
-        root = roots.get(name) if isinstance(roots, Mapping) else roots
-        found, missing = _found(name, find, root)
+        given = roots.get(name) if isinstance(roots, Mapping) else roots
+        found, missing = _found(name, find, _as_paths(given))
         samples += found
         warnings += missing
     return Dataset(tuple(samples), weights, tuple(warnings))
 
 
-def parse_roots(values: Sequence[str]) -> dict[str, str] | str | None:
-    """Parse roots written as text: one folder for all, or ``name=folder`` for each.
+def parse_roots(values: Sequence[str]) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
+    """Parse roots written as text: folders for all, or ``name=folder`` for each.
 
     Parameters
     ----------
     values
-        As a user wrote them, possibly none.
+        As a user wrote them, possibly none; a name may appear several times.
 
     Returns
     -------
-    dict, str or None
+    dict, tuple or None
         For `open_dataset`.
 
     Raises
     ------
     InputError
-        If a folder without a name stands beside others, or a name appears twice.
+        If a folder without a name stands beside one with a name.
 
     """
     on_disk = [name for name, kind in KINDS.items() if kind.find is not None]
-    roots: dict[str, str] = {}
+    named: dict[str, tuple[str, ...]] = {}
+    unnamed: list[str] = []
     for value in values:
         name, equals, folder = value.partition("=")
-        if not equals or name not in on_disk:  # a folder's name may contain "="
-            if len(values) == 1:
-                return value
-            raise InputError(
-                f"`root={value}` does not say which data set it belongs to",
-                hint=f"Write `root=NAME={value}` with one of {', '.join(on_disk)}",
-            )
-        if name in roots:
-            raise InputError(
-                f"`root` gives two folders for {name}", hint="Give one that holds both"
-            )
-        roots[name] = folder
-    return roots or None
+        if equals and name in on_disk:  # a folder's name may contain "="
+            named[name] = (*named.get(name, ()), folder)
+        else:
+            unnamed.append(value)
+    if named and unnamed:
+        raise InputError(
+            f"`root={unnamed[0]}` does not say which data set it belongs to",
+            hint=f"Write `root=NAME={unnamed[0]}` with one of {', '.join(on_disk)}",
+        )
+    return named or tuple(unnamed) or None
 
 
 def _parse_spec(spec: str) -> dict[str, float]:
@@ -172,23 +172,59 @@ def _check_roots(roots: Roots, weights: Mapping[str, float]) -> None:
             )
 
 
-def _found(
-    name: str, find: Finder, root: str | os.PathLike[str] | None
-) -> tuple[list[Sample], list[str]]:
-    """The samples of a data set on disk; an error that explains if there are none."""
+def _as_paths(given: Root | Sequence[Root] | None) -> list[Path]:
+    """Folders given as one or as a sequence; one that is given twice counts once."""
+    if given is None:
+        return []
+    several = [given] if isinstance(given, str | os.PathLike) else given
+    return list(dict.fromkeys(Path(root) for root in several))
+
+
+def _found(name: str, find: Finder, roots: Sequence[Path]) -> tuple[list[Sample], list[str]]:
+    """The samples of a data set on disk; an error that explains if a root has none."""
     expected = KINDS[name].expected
-    if root is None:
+    if not roots:
         raise InputError(
             f"the data set {name} needs to know where its files are",
             hint=f"Give `root=DIR` or `root={name}=DIR`. {expected}",
         )
-    if not Path(root).exists():
-        raise InputError(f"{root}, the root of {name}, does not exist", hint=expected)
-    samples, warnings = find(Path(root))
-    if not samples:
-        problem = f"{root} holds no usable pair for the data set {name}"
-        if warnings:
-            more = f"; and {len(warnings) - _SHOWN} more" if len(warnings) > _SHOWN else ""
-            problem += f": {'; '.join(warnings[:_SHOWN])}{more}"
-        raise InputError(problem, hint=expected)
-    return samples, warnings
+    found: list[tuple[Path, Sample]] = []
+    warnings: list[str] = []
+    for root in roots:
+        if not root.exists():
+            raise InputError(f"{root}, the root of {name}, does not exist", hint=expected)
+        samples, missing = find(root)
+        if not samples:
+            problem = f"{root} holds no usable pair for the data set {name}"
+            if missing:
+                more = f"; and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+                problem += f": {'; '.join(missing[:_SHOWN])}{more}"
+            raise InputError(problem, hint=expected)
+        found += [(root, sample) for sample in samples]
+        warnings += missing
+    return _distinct(found), list(dict.fromkeys(warnings))
+
+
+def _distinct(found: Sequence[tuple[Path, Sample]]) -> list[Sample]:
+    """Samples of several roots: each once, and under a name of its own.
+
+    Roots may lie within each other, or hold pairs of the same name.
+    """
+    owners: dict[tuple[str, ...], Path] = {}
+    kept: list[tuple[Path, Sample]] = []
+    for root, sample in found:
+        files = tuple(os.path.realpath(path) for path in sample.files)
+        if owners.setdefault(files, root) == root:
+            kept.append((root, sample))
+    places: dict[str, set[Path]] = {}
+    for root, sample in kept:
+        places.setdefault(sample.name, set()).add(root)
+    folders = {root: root.resolve().name for root in owners.values()}
+    if len(set(folders.values())) < len(folders):
+        folders = {root: root.as_posix() for root in folders}
+    return [
+        replace(sample, name=f"{folders[root]}/{sample.name}")
+        if len(places[sample.name]) > 1
+        else sample
+        for root, sample in kept
+    ]

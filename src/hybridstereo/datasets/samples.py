@@ -6,7 +6,35 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from hybridstereo.datasets.pair import StereoPair
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Images of one scene under several lights and exposures; the geometry is always the same.
+
+    Parameters
+    ----------
+    left, right
+        The images of each condition, in the same order.
+    differ
+        Whether the two views of a pair come from different conditions, or from the same one.
+
+    """
+
+    left: tuple[Path, ...]
+    right: tuple[Path, ...]
+    differ: bool
+
+    def draw(self, rng: np.random.Generator) -> tuple[Path, Path]:
+        """The images of a random left and right condition, all choices being equally likely."""
+        first = int(rng.integers(len(self.left)))
+        second = first
+        if self.differ:
+            second = (first + 1 + int(rng.integers(len(self.left) - 1))) % len(self.left)
+        return self.left[first], self.right[second]
 
 
 @dataclass(frozen=True)
@@ -28,6 +56,9 @@ class Sample:
     keys
         Names under which other programs may have stored a map of it, the most specific first;
         empty: its name, and the last part of that.
+    conditions
+        What a training step draws its images from, instead of those that `read` always takes;
+        None: there are no others.
 
     """
 
@@ -37,6 +68,7 @@ class Sample:
     files: tuple[Path, ...]
     read: Callable[[], StereoPair] = field(repr=False, compare=False)
     keys: tuple[str, ...] = ()
+    conditions: Conditions | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..datasets import open_dataset
+from ..datasets.registry import Roots
 from ..device import open_backend
 from ..errors import InputError
 from ..models.zoo import DEFAULT_MODEL
@@ -72,7 +73,7 @@ class Comparison:
 
 def evaluate_dataset(
     dataset: str,
-    roots: dict[str, str] | str | None,
+    roots: Roots,
     options: EvalOptions,
     sinks: Sequence[Sink] = (),
     on_run: OnRun | None = None,
@@ -102,7 +103,7 @@ def evaluate_dataset(
 
 def evaluate_components(
     dataset: str,
-    roots: dict[str, str] | str | None,
+    roots: Roots,
     options: EvalOptions,
     sinks: Sequence[Sink] = (),
     on_run: OnRun | None = None,

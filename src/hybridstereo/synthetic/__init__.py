@@ -5,7 +5,8 @@ ray cast, so that their disparities are exact at the pixel centres and occlusion
 rays, not by warping. The modules, in the order of the work:
 
 ``layout``
-    Draws a world: a room or backdrops, furnished with the ``objects`` and lit (``light``).
+    Draws a world: a room, backdrops or a plain street, furnished with the ``objects`` and lit
+    (``light``).
 ``surfaces``, ``textures``, ``patterns``
     What the objects are made of.
 ``render``

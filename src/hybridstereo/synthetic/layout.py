@@ -1,4 +1,4 @@
-"""Random worlds: a room or slanted backdrops, furnished with objects, and lit."""
+"""Random worlds: a room, slanted backdrops or a plain street, furnished with objects, and lit."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ _ROOM_SHARE = 0.75  # of the worlds; the others are slanted backdrops with float
 _POSTER_SHARE = 0.2  # of the objects
 _FLOATING_SHARE = 0.12  # of the other objects in a room
 _OBJECT_TEXELS, _WALL_TEXELS = 256, 512
+# Of plain worlds:
+_STREET_SHARE = 0.75  # the others are slanted backdrops
+_WALL_SHARE = 0.6  # of the three places for a wall beside a street
+_PLAIN_SHARE = 0.6  # of these walls
+_CASTERS = 2, 7  # number of unseen things that cast shadows
 _ATTEMPTS = 8  # at placing an object so that no part of it comes too near
 
 
@@ -70,6 +75,24 @@ def build_world(rng: Rng, geometry: Geometry, objects: int) -> World:
     return World(geometry, stage.walls, tuple(surfaces), _light(rng, stage))
 
 
+def build_plain_world(rng: Rng, geometry: Geometry, objects: int) -> World:
+    """A random world of large, nearly plain, slanted surfaces under hard and soft shadows.
+
+    Few objects stand on a street with some walls beside it, or in front of slanted backdrops; what
+    casts the other shadows is not seen. All visible points keep to the disparity range.
+    """
+    if rng.uniform() < _STREET_SHARE:
+        stage = _street(rng, geometry)
+    else:
+        stage = _backdrops(rng, geometry, plain=True)
+    surfaces: list[Surface] = []
+    for _ in range(objects):
+        surfaces += _furnish(rng, stage)
+    light = _sun(rng, stage)
+    casters = [_caster(rng, stage, light) for _ in range(int(rng.integers(*_CASTERS)))]
+    return World(geometry, stage.walls, tuple(surfaces), light, tuple(casters))
+
+
 def _inverse_depth(geometry: Geometry, share: float) -> float:
     """Inverse depth at a share of the disparity range, which shrinks a little for rounding."""
     inside = 0.005 + 0.99 * share
@@ -83,7 +106,14 @@ def _texels(geometry: Geometry, most: int) -> int:
     return int(np.clip(most * 2 ** np.ceil(np.log2(side / _WALL_TEXELS)), 32, most))
 
 
-def _wall(rng: Rng, geometry: Geometry, outwards: Array, axis_u: Array, share: float) -> Plane:
+def _wall(
+    rng: Rng,
+    geometry: Geometry,
+    outwards: Array,
+    axis_u: Array,
+    share: float,
+    plain: bool = False,
+) -> Plane:
     """The plane with the given normal that comes as near as a share of the disparity range.
 
     A plane's inverse depth is affine in the image, hence largest in a corner of one of the views.
@@ -97,7 +127,8 @@ def _wall(rng: Rng, geometry: Geometry, outwards: Array, axis_u: Array, share: f
         reach = max(reach, 0.1)  # both cameras are inside, even if neither sees the wall
         distance = max(distance, reach / nearest + camera * outwards[0])
     pixel = 1.0 / (nearest * geometry.focal)
-    material = random_material(rng, pixel, _texels(geometry, _WALL_TEXELS), wall=True)
+    texels = _texels(geometry, _WALL_TEXELS)
+    material = random_material(rng, pixel, texels, wall=True, plain=plain)
     return Plane(distance * outwards, axis_u, np.cross(outwards, axis_u), material)
 
 
@@ -124,12 +155,27 @@ def _room(rng: Rng, geometry: Geometry) -> _Stage:
     return _Stage(geometry, (*walls, _backdrop(rng, geometry)), axes, walls[0])
 
 
-def _backdrops(rng: Rng, geometry: Geometry) -> _Stage:
+def _street(rng: Rng, geometry: Geometry) -> _Stage:
+    """A wide, plain floor that comes near, and up to three walls along it, most of them plain."""
+    yaw, pitch, roll = rng.normal(0.0, 0.25), rng.uniform(0.0, 0.5), rng.normal(0.0, 0.03)
+    axes = rotation(yaw, pitch, roll)
+    right, down, forward = axes.T
+    walls = [_wall(rng, geometry, down, right, rng.uniform(0.6, 0.98), plain=True)]
+    places = ((-right, forward, 0.6), (right, forward, 0.6), (forward, right, 0.25))
+    for outwards, along, nearest in places:
+        if rng.uniform() < _WALL_SHARE:
+            share, plain = rng.uniform(0.03, nearest), rng.uniform() < _PLAIN_SHARE
+            walls.append(_wall(rng, geometry, outwards, along, share, plain))
+    return _Stage(geometry, (*walls, _backdrop(rng, geometry)), axes, walls[0])
+
+
+def _backdrops(rng: Rng, geometry: Geometry, plain: bool = False) -> _Stage:
     """A few strongly slanted planes behind everything."""
     walls = []
     for _ in range(int(rng.integers(1, 4))):
         turned = rotation(rng.uniform(-1.0, 1.0), rng.uniform(-1.0, 1.0), rng.uniform(-3.0, 3.0))
-        walls.append(_wall(rng, geometry, turned[:, 2], turned[:, 0], rng.uniform(0.1, 0.6)))
+        share = rng.uniform(0.1, 0.6)
+        walls.append(_wall(rng, geometry, turned[:, 2], turned[:, 0], share, plain))
     return _Stage(geometry, (*walls, _backdrop(rng, geometry)), np.eye(3), None)
 
 
@@ -221,3 +267,41 @@ def _light(rng: Rng, stage: _Stage) -> Light:
         up=-down,
         softness=rng.uniform(1.5, 6.0),
     )
+
+
+def _sun(rng: Rng, stage: _Stage) -> Light:
+    """A light far above, and a blue sky, which lights the shadows."""
+    distance = 1.0 / _inverse_depth(stage.geometry, 0.35)
+    right, down, forward = stage.axes.T
+    position = distance * (
+        rng.uniform(-4.0, 4.0) * right
+        - rng.uniform(3.0, 6.0) * down
+        + rng.uniform(-4.0, 3.0) * forward
+    )
+    warmth = rng.uniform(0.0, 0.1)
+    return Light(
+        position=position,
+        reach=6.0 * distance,
+        colour=np.array([1.0 + warmth, 1.0, 1.0 - warmth]),
+        ambient=rng.uniform(0.15, 0.5) * np.array([1.0 - 0.5 * warmth, 1.0, 1.0 + warmth]),
+        up=-down,
+        softness=float(np.exp(rng.uniform(np.log(0.7), np.log(10.0)))),
+    )
+
+
+def _caster(rng: Rng, stage: _Stage, light: Light) -> Array:
+    """Points (N, 3) around something between the light and a place that the left view sees."""
+    geometry = stage.geometry
+    # Rather below the middle: the sky catches no shadow.
+    y = geometry.height * np.sqrt(rng.uniform(0.1, 1.0))
+    wall, inverse = stage.wall_at(ray := stage.ray(rng.uniform(0.0, geometry.width), y))
+    point = ray / inverse
+    size = geometry.width / (inverse * geometry.focal)
+    long, narrow = size * rng.uniform(0.2, 1.0), size * np.exp(rng.uniform(-4.0, -0.5))
+    turn = rng.uniform(0.0, 2.0 * np.pi)
+    axis = np.cos(turn) * wall.axis_u + np.sin(turn) * wall.axis_v
+    across = np.cos(turn) * wall.axis_v - np.sin(turn) * wall.axis_u
+    angles = np.sort(rng.uniform(0.0, 2.0 * np.pi, int(rng.integers(4, 9))))
+    outline = long * np.cos(angles)[:, None] * axis + narrow * np.sin(angles)[:, None] * across
+    near = rng.uniform(0.05, 0.4)
+    return np.asarray(point + outline + near * (light.position - point - outline))

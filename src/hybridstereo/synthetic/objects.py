@@ -77,10 +77,15 @@ def rotation(yaw: float, pitch: float, roll: float) -> Array:
 
 
 def random_material(
-    rng: Rng, pixel: float, texels: int, angle: float = 0.0, wall: bool = False
+    rng: Rng,
+    pixel: float,
+    texels: int,
+    angle: float = 0.0,
+    wall: bool = False,
+    plain: bool = False,
 ) -> Material:
     """A random texture whose texels are about as wide as a pixel."""
-    texture = Texture(int(rng.integers(2**32)), texels, wall)
+    texture = Texture(int(rng.integers(2**32)), texels, wall, plain)
     return Material(texture, pixel * rng.uniform(0.7, 1.5), angle)
 
 

@@ -287,6 +287,24 @@ def random_tile(rng: Rng, size: int, wall: bool = False) -> Image:
     return np.clip(tile, 0.02, 1.0, out=tile)
 
 
+def plain_tile(rng: Rng, size: int) -> Image:
+    """A periodic RGB tile (size, size, 3) with hardly any texture: asphalt, concrete, plaster.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    size
+        Side in texels, a power of two of at least 32.
+
+    """
+    hue, saturation = rng.uniform(0.05, 0.65), 0.25 * rng.uniform() ** 2
+    colour = np.array(colorsys.hsv_to_rgb(hue, saturation, rng.uniform(0.25, 0.85)), np.float32)
+    stains = rng.uniform(0.005, 0.04) * fractal_noise(rng, size, rng.uniform(1.3, 2.0))
+    grain = rng.uniform(0.004, 0.03) * rng.standard_normal((size, size), np.float32)
+    return np.clip(colour * (1.0 + (stains + grain)[..., None]), 0.02, 1.0).astype(np.float32)
+
+
 def _faded(tile: Image, contrast: float, saturation: float, darkness: float) -> Image:
     """Pull colours towards their mean, then towards grey, then towards white; 1 leaves them."""
     mean = tile.reshape(-1, 3).mean(axis=0)

@@ -32,12 +32,16 @@ _APERTURE = 1.3  # pixels over which textures are averaged, as lens and sensor d
 
 @dataclass(frozen=True)
 class World:
-    """Everything there is to see: walls (unbounded planes, which come first) and objects."""
+    """Everything there is to see: walls (unbounded planes, which come first) and objects.
+
+    ``casters`` are points (N, 3) around things that nobody sees, but that cast shadows.
+    """
 
     geometry: Geometry
     walls: tuple[Plane, ...]
     objects: tuple[Surface, ...]
     light: Light
+    casters: tuple[Array, ...] = ()
 
     @property
     def surfaces(self) -> tuple[Surface, ...]:
@@ -46,8 +50,9 @@ class World:
 
     @property
     def hulls(self) -> list[Array]:
-        """Points around each object."""
-        return [hull for surface in self.objects if (hull := surface.hull) is not None]
+        """Points around everything that casts a shadow."""
+        objects = [hull for surface in self.objects if (hull := surface.hull) is not None]
+        return [*objects, *self.casters]
 
 
 class Rays(NamedTuple):

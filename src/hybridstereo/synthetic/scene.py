@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
-from hybridstereo.synthetic.layout import build_world
+from hybridstereo.synthetic.layout import build_plain_world, build_world
 from hybridstereo.synthetic.render import render
 from hybridstereo.synthetic.surfaces import Geometry
 
@@ -20,6 +20,10 @@ FloatImage = NDArray[np.float32]
 _LARGEST_SIDE = 4096  # keeps the memory for the half-pixel samples within a few GB
 _MOST_OBJECTS = 1000
 _DEPTH_RATIO = 12.0  # of the farthest to the nearest point, at most
+_FEWER_OBJECTS = 4  # a plain scene has one for so many
+# Streams of random numbers that must not depend on each other.
+_STREAM, _PHOTOMETRIC_STREAM, _PLAIN_STREAM = range(3)
+_NOT_WHITE = 0.9  # share of a plain scene's left view that is kept from highlights
 _BRIGHTNESS = 0.36, 0.56  # range of the left view's mean, before highlights are limited
 
 
@@ -73,6 +77,9 @@ class SceneOptions:
         How many objects to try to place; those that do not fit are skipped.
     photometric
         Differences between the views; None: each point has the same colour in both.
+    plain
+        Large, nearly plain, slanted surfaces under shadows, such as streets, with a quarter of
+        the objects: another family of scenes, unrelated to the ordinary ones of the same seeds.
 
     """
 
@@ -82,6 +89,7 @@ class SceneOptions:
     min_disparity: float = 2.0
     objects: int = 16
     photometric: Photometric | None = None
+    plain: bool = False
 
     def __post_init__(self) -> None:
         _check_integer("height", self.height, 1, _LARGEST_SIDE)
@@ -160,10 +168,17 @@ def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScen
     options = options or SceneOptions()
     if not isinstance(seed, Integral) or seed < 0:
         raise InputError(f"the seed is {seed}", hint="Give an integer of at least 0")
-    layout_rng, photometric_rng = (np.random.default_rng([int(seed), stream]) for stream in (0, 1))
+    streams = _PLAIN_STREAM if options.plain else _STREAM, _PHOTOMETRIC_STREAM
+    layout_rng, photometric_rng = (np.random.default_rng([int(seed), s]) for s in streams)
     geometry = _random_geometry(layout_rng, options)
-    views = render(build_world(layout_rng, geometry, options.objects))
+    if options.plain:
+        world = build_plain_world(layout_rng, geometry, options.objects // _FEWER_OBJECTS)
+    else:
+        world = build_world(layout_rng, geometry, options.objects)
+    views = render(world)
     exposure = layout_rng.uniform(*_BRIGHTNESS) / max(float(views.left.mean()), 1e-6)
+    if options.plain:  # a sunny street beside dark walls is not to turn white
+        exposure = min(exposure, 1.0 / max(float(np.quantile(views.left, _NOT_WHITE)), 1e-6))
     left, right = (_developed(view * exposure) for view in (views.left, views.right))
     if options.photometric is not None:
         left, right = _disturbed(photometric_rng, left, right, options.photometric)

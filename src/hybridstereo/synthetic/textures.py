@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.synthetic.patterns import Image, random_tile
+from hybridstereo.synthetic.patterns import Image, plain_tile, random_tile
 
 Array = NDArray[np.floating]
 
@@ -46,18 +46,22 @@ class Texture:
         Side in texels, a power of two of at least 32.
     wall
         Whether it is for a wall or a floor.
+    plain
+        Whether it has hardly any texture: `plain_tile` then.
 
     """
 
-    def __init__(self, seed: int, size: int, wall: bool = False) -> None:
+    def __init__(self, seed: int, size: int, wall: bool = False, plain: bool = False) -> None:
         self.seed = seed
         self.size = size
         self.wall = wall
+        self.plain = plain
 
     @cached_property
     def _levels(self) -> list[Image]:
         """The tile and its halved versions down to 4 x 4."""
-        tile = random_tile(np.random.default_rng(self.seed), self.size, self.wall)
+        rng = np.random.default_rng(self.seed)
+        tile = plain_tile(rng, self.size) if self.plain else random_tile(rng, self.size, self.wall)
         levels: list[Image] = []
         for level in range(int(np.log2(self.size)) - 1):
             side = self.size >> level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -55,8 +55,22 @@ _PHOTOMETRIC = {
     "gamma": 0.2,
     "lighting": 0.3,
     "noise": 0.008,
+    "grey": 0.2,
+    "contrast": 0.3,
+    "shadowed": 0.3,
+    "shadow": 0.6,
+    "clipped": 0.2,
+    "clipping": 0.05,
 }
-_GEOMETRIC = {"vertical_flip": 0.5, "horizontal_flip": 0.5, "min_scale": 0.9, "max_scale": 1.1}
+# Five of seven Middlebury v3 pairs state a largest misalignment (`dymax`) of 0.35 to 1.3 px.
+_GEOMETRIC = {
+    "vertical_flip": 0.5,
+    "horizontal_flip": 0.5,
+    "min_scale": 0.9,
+    "max_scale": 1.1,
+    "misaligned": 0.25,
+    "misalignment": 0.7,
+}
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class TrainOptions:
     """
 
     dataset: str
-    roots: dict[str, str] | str | None = None
+    roots: Mapping[str, str | Sequence[str]] | str | Sequence[str] | None = None
     stage: str = "all"
     layers: int | None = None
     filters: int = 100
