@@ -32,7 +32,7 @@ def sgbm_matcher(
     speckle_window: int = 0,
     speckle_range: int = 0,
 ) -> cv2.StereoSGBM:
-    """A StereoSGBM from disparity 0 on; the defaults are OpenCV's, without any filter."""
+    """A StereoSGBM from disparity 0 on; the defaults are those of OpenCV itself."""
     p1, p2 = penalties(block, channels)
     return cv2.StereoSGBM.create(
         minDisparity=0,

@@ -20,6 +20,7 @@ from support.commands import assert_one_sentence, run
 from hybridstereo import cli as cli_module
 from hybridstereo.cli import cli
 from hybridstereo.io.disparity import read_disparity
+from hybridstereo.kernels.cuda.cudalib import probe
 
 
 def shell(*arguments, **options) -> subprocess.CompletedProcess:
@@ -189,6 +190,7 @@ def test_out_of_memory_in_the_middle(capsys, pair, tmp_path, monkeypatch):
     assert not (tmp_path / "d.pfm").exists()
 
 
+@pytest.mark.skipif(probe().usable, reason="there is a GPU")
 def test_no_cuda(capsys, pair):
     assert_one_sentence(*run(capsys, "infer", *pair, "--device", "cuda"), "--device cpu")
 
