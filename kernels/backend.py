@@ -241,6 +241,29 @@ class Backend(Runtime, Protocol):
     ) -> None:
         """One step of SGD with momentum; ``parameter`` and ``velocity`` change."""
 
+    def muon_update(
+        self,
+        parameter: Array,
+        velocity: Array,
+        gradient: Array,
+        lr: float,
+        momentum: float,
+        nesterov: bool,
+        weight_decay: float,
+    ) -> None:
+        """`sgd_update` of kernels (O, I, kh, kw) along the orthogonal factor of the direction."""
+
+    def normalised_update(
+        self,
+        parameter: Array,
+        velocity: Array,
+        gradient: Array,
+        lr: float,
+        momentum: float,
+        nesterov: bool,
+    ) -> None:
+        """`sgd_update` along the direction divided by its root mean square."""
+
 
 def operations() -> dict[str, Callable[..., Any]]:
     """The methods of `Backend` by name, in its order; those of `Runtime` are not operations."""

@@ -24,3 +24,9 @@ SMALLEST_CURVATURE = 1e-3
 # ---------------------------------------------------------------- losses
 
 SMALLEST_PROBABILITY = 1e-37  # keeps the logarithm finite
+
+# ---------------------------------------------------------------- optimiser
+
+# The orthogonal factor of a matrix: X <- a X + (b A + c A A) X with A = X X^T, so many times.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ_STEPS = 5

@@ -5,6 +5,7 @@ Single numbers such as the CRF's penalties stay on the host: NumPy arrays are pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,10 @@ import numpy as np
 from numba import uint32
 
 from . import optim_cpu
+from .constants import NEWTON_SCHULZ, NEWTON_SCHULZ_STEPS
+from .cuda import cudalib
 from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda.matrices import multiply, padded
 from .cuda.sums import square_sum_of
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
@@ -131,3 +135,113 @@ def sgd_update(
         _sgd_kernel, parameter, velocity.reshape(-1), gradient.reshape(-1),
         lr, momentum, nesterov, weight_decay,
     )  # fmt: skip
+
+
+@kernel_family(("float32",))
+def _advance_kernel(dtype: str) -> Kernel:
+    array = f"{dtype}[::1]"
+
+    @kernel(
+        f"{array}, {array}, {array}, {array}, {dtype}, int32, {dtype}, int32",
+        _THREADS,
+    )
+    def advance(
+        parameter: Any, velocity: Any, gradient: Any, direction: Any, momentum: Any, nesterov: Any,
+        weight_decay: Any, size: Any,
+    ) -> None:  # fmt: skip
+        i = uint32(cuda.grid(1))
+        if i < size:
+            slope = gradient[i] + weight_decay * parameter[i]
+            speed = momentum * velocity[i] + slope
+            velocity[i] = speed
+            if nesterov:
+                speed = slope + momentum * speed
+            direction[i] = speed
+
+    return advance
+
+
+def _advance(
+    parameter: Any,
+    velocity: Any,
+    gradient: Any,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float = 0.0,
+) -> Any:
+    """Update the velocity and return the direction of the step, in the parameter's shape."""
+    direction = cudalib.empty(parameter.shape, parameter.dtype)
+    _for_each(
+        _advance_kernel, parameter, velocity.reshape(-1), gradient.reshape(-1),
+        direction.reshape(-1), momentum, nesterov, weight_decay,
+    )  # fmt: skip
+    return direction
+
+
+@kernel_family(("float32",))
+def _descend_kernel(dtype: str) -> Kernel:
+    @kernel(f"{dtype}[::1], {dtype}[::1], {dtype}, int32, int32, int32", _THREADS)
+    def descend(
+        parameter: Any, direction: Any, step: Any, columns: Any, pitch: Any, size: Any
+    ) -> None:
+        # parameter: (size / columns, columns); direction: (at least as many rows, pitch)
+        i = uint32(cuda.grid(1))
+        if i < size:
+            at = uint32(uint32(i // columns) * pitch + uint32(i % columns))
+            parameter[i] -= step * direction[at]
+
+    return descend
+
+
+def muon_update(
+    parameter: Any,
+    velocity: Any,
+    gradient: Any,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+) -> None:
+    """`sgd_update` of kernels (O, I, kh, kw) along the orthogonal factor of the direction."""
+    if isinstance(parameter, np.ndarray):
+        optim_cpu.muon_update(parameter, velocity, gradient, lr, momentum, nesterov, weight_decay)
+        return
+    direction = _advance(parameter, velocity, gradient, momentum, nesterov, weight_decay)
+    norm = math.sqrt(square_sum_of(direction))
+    if norm == 0:
+        return
+    matrix = direction.reshape(direction.shape[0], -1)
+    rows, columns = matrix.shape
+    factor = _orthogonal_factor(matrix, norm)
+    step = lr * math.sqrt(max(1.0, rows / columns))
+    _for_each(_descend_kernel, parameter, factor.reshape(-1), step, columns, factor.shape[1])
+
+
+def _orthogonal_factor(matrix: Any, norm: float) -> Any:
+    """The matrix (m, n) with singular values close to 1, by Newton-Schulz steps; `padded`."""
+    a, b, c = NEWTON_SCHULZ
+    x = padded(matrix, norm)
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = multiply(x, x, transposed=True)
+        polynomial = multiply(gram, gram, factor=c, added=gram, added_factor=b)
+        x = multiply(polynomial, x, added=x, added_factor=a)
+    return x
+
+
+def normalised_update(
+    parameter: Any,
+    velocity: Any,
+    gradient: Any,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+) -> None:
+    """`sgd_update` along the direction divided by its root mean square."""
+    if isinstance(parameter, np.ndarray):
+        optim_cpu.normalised_update(parameter, velocity, gradient, lr, momentum, nesterov)
+        return
+    direction = _advance(parameter, velocity, gradient, momentum, nesterov)
+    rms = math.sqrt(square_sum_of(direction) / direction.size)
+    if rms > 0:
+        size = direction.size
+        _for_each(_descend_kernel, parameter, direction.reshape(-1), lr / rms, size, size)

@@ -672,3 +672,74 @@ def hinge(
     loss = energy(f, wx, wy, p1, p2, x_star) - bounds[-1]
     gradients = hinge_gradients(x_star, xbar, valid, f, wx, wy, p1, p2)
     return Hinge(loss, bounds[-1], xbar, x_star, gradients)
+
+
+# ---------------------------------------------------------------- optimiser (TRAINING.md)
+
+
+def advance(
+    W: Array, V: Array, G: Array, momentum: float, nesterov: bool, weight_decay: float
+) -> tuple[Array, Array]:
+    """The new velocity and the direction of the step."""
+    G = G + weight_decay * W
+    V = momentum * V + G
+    return V, G + momentum * V if nesterov else V
+
+
+@in_float64
+def sgd_update(
+    W: Array,
+    V: Array,
+    G: Array,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+) -> tuple[Array, Array]:
+    """New parameters and velocity of SGD with momentum."""
+    V, N = advance(W, V, G, momentum, nesterov, weight_decay)
+    return W - lr * N, V
+
+
+def product(A: Array, B: Array) -> Array:
+    """The product of matrices (m, k) and (k, n)."""
+    result = np.zeros((A.shape[0], B.shape[1]))
+    for i, k in np.ndindex(*A.shape):
+        result[i] += A[i, k] * B[k]
+    return result
+
+
+@in_float64
+def orthogonal_factor(N: Array) -> Array:
+    """Five Newton-Schulz steps from the matrix (m, n), its Frobenius norm brought to 1 before."""
+    X = N / math.sqrt(sum(row @ row for row in N))
+    for _ in range(5):
+        A = product(X, X.T)
+        X = 3.4445 * X + product(-4.7750 * A + 2.0315 * product(A, A), X)
+    return X
+
+
+@in_float64
+def muon_update(
+    W: Array,
+    V: Array,
+    G: Array,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+) -> tuple[Array, Array]:
+    """New kernels (out, in, kh, kw) and velocity; the direction as a matrix (out, in*kh*kw)."""
+    V, N = advance(W, V, G, momentum, nesterov, weight_decay)
+    out, n = W.shape[0], W[0].size
+    X = orthogonal_factor(N.reshape(out, n)).reshape(W.shape)
+    return W - lr * math.sqrt(max(1, out / n)) * X, V
+
+
+@in_float64
+def normalised_update(
+    b: Array, v: Array, g: Array, lr: float, momentum: float, nesterov: bool
+) -> tuple[Array, Array]:
+    """New biases (out,) and velocity; the direction divided by its root mean square."""
+    v, n = advance(b, v, g, momentum, nesterov, 0.0)
+    return b - lr * n / math.sqrt(sum(n * n) / len(n)), v

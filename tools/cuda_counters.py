@@ -88,6 +88,7 @@ def training_launches() -> Launches:
         b.divide_by(dweight, 2.0)
         b.add_to(dweight, parameter)
         b.sgd_update(parameter, velocity, dweight, 0.1, 0.9, True, 1e-4)
+        b.muon_update(parameter, velocity, dweight, 0.1, 0.9, True, 1e-4)
 
     return emulate(work, timing=False)
 

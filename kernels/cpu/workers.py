@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import TypeVar
 
@@ -25,6 +26,11 @@ Tile = TypeVar("Tile")
 def _controller() -> ThreadpoolController:
     # Finding the loaded libraries takes milliseconds, so it is done once.
     return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Limit BLAS to one thread inside the block: its sums then have the same order everywhere."""
+    return _controller().limit(limits=1, user_api="blas")
 
 
 def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -> None:
@@ -51,7 +57,7 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
             yield tile
 
     threads = numba.get_num_threads()
-    with _controller().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if threads == 1:
             worker(take())
             return
@@ -88,5 +94,5 @@ def side_by_side(function: Callable[[Item], Result], items: Sequence[Item]) -> l
         numba.set_num_threads(share)  # of this thread only
         return function(item)
 
-    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(at_once) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(call, items))

@@ -6,7 +6,7 @@ The CLI cannot take them from there: `hstereo --help` would have to import the w
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -63,6 +63,7 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
+    ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
@@ -154,11 +155,18 @@ def test_defaults_of_the_training_stages_in_the_help_are_right():
     shown = f"{steps['unary']} for unary, {steps['joint']} for joint and full"
     assert f"[default: {shown}]" in help_of("train", "steps")
     shallow, deep, joint, full = (
-        options.sgd(stage, layers).lr
+        options.optimiser(stage, layers).lr
         for stage, layers in (("unary", 3), ("unary", 5), ("joint", 3), ("full", 3))
     )
     assert joint == full
     shown = f"{shallow} for unary, {deep} with 5 or more layers; {joint} for joint and full"
+    muon = replace(options, optimizer="muon")
+    unary, deep_unary, joint, full = (
+        muon.optimiser(stage, layers).lr
+        for stage, layers in (("unary", 3), ("unary", 7), ("joint", 3), ("full", 3))
+    )
+    assert (deep_unary, full) == (unary, joint)
+    shown += f"; with muon {unary} for unary, {joint} for joint and full"
     assert f"[default: {shown}]" in help_of("train", "lr")
 
 

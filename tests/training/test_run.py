@@ -115,10 +115,41 @@ def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, m
 
 
 def test_deep_networks_learn_more_slowly_unless_told_otherwise(options):
-    rates = {layers: replace(options, lr=None).sgd("unary", layers).lr for layers in (3, 4, 5, 7)}
+    rates = {layers: options.optimiser("unary", layers).lr for layers in (3, 4, 5, 7)}
     assert rates == {3: 0.1, 4: 0.1, 5: 0.015, 7: 0.015}
-    assert replace(options, lr=None).sgd("joint", 7).lr == 0.02
-    assert replace(options, lr=0.2).sgd("unary", 7).lr == 0.2
+    assert options.optimiser("joint", 7).lr == 0.02
+    assert replace(options, lr=0.2).optimiser("unary", 7).lr == 0.2
+
+
+def test_muon_has_rates_of_its_own(options):
+    muon = replace(options, optimizer="muon")
+    rates = {stage: muon.optimiser(stage, 7).lr for stage in ("unary", "joint", "full")}
+    assert rates == {"unary": 0.05, "joint": 0.005, "full": 0.005}
+    assert muon.optimiser("unary", 3).lr == 0.05
+    assert replace(muon, lr=0.2).optimiser("joint", 7).lr == 0.2
+
+
+def test_penalties_take_the_steps_of_sgd_with_muon(options):
+    for name in ("p1", "p2"):
+        sgd, muon = (
+            replace(options, optimizer=kind).optimiser("joint", 3).lr * stages._RATES[kind][name]
+            for kind in ("sgd", "muon")
+        )
+        assert muon == pytest.approx(sgd)
+
+
+def test_runs_without_an_optimizer_are_those_of_sgd(options, tmp_path):
+    """The default, and what a run of a version before it continues with."""
+    options = replace(options, stage="unary")
+    train(options, tmp_path / "default")
+    train(replace(options, optimizer="sgd"), tmp_path / "sgd")
+    train(replace(options, optimizer="muon"), tmp_path / "muon")
+    of_default, of_sgd, of_muon = (
+        weights_of(tmp_path / name / "last.h5") for name in ("default", "sgd", "muon")
+    )
+    assert of_default == of_sgd != of_muon
+    before = {k: v for k, v in asdict(options).items() if k != "optimizer"}
+    assert options_from_config(before) == options
 
 
 def test_same_seed_same_bits_other_seed_others(options, tmp_path):
@@ -160,8 +191,12 @@ class Interrupter(Reporter):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-@pytest.mark.parametrize("after", [1, 5, 8, 14])
-def test_interrupted_and_resumed_run_equals_uninterrupted(options, tmp_path, after):
+@pytest.mark.parametrize(
+    ("optimizer", "after"),
+    [("sgd", 1), ("sgd", 5), ("sgd", 8), ("sgd", 14), ("muon", 5), ("muon", 8), ("muon", 14)],
+)
+def test_interrupted_and_resumed_run_equals_uninterrupted(options, tmp_path, optimizer, after):
+    options = replace(options, optimizer=optimizer)
     train(options, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         train(options, tmp_path / "parts", reporter=Interrupter(after))

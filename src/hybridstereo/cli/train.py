@@ -83,10 +83,16 @@ class _Size(click.ParamType):
 )
 @click.option("--batch", type=click.IntRange(min=1), default=1, help="Pairs per update.")
 @click.option(
+    "--optimizer",
+    type=click.Choice(["sgd", "muon"]),
+    default="sgd",
+    help="SGD with momentum, or Muon: the same, with the steps of kernels orthogonalised.",
+)
+@click.option(
     "--lr",
     type=click.FloatRange(min=0, min_open=True),
     help="Learning rate for a loss averaged over pixels.  [default: 0.1 for unary, 0.015 with 5 "
-    "or more layers; 0.02 for joint and full]",
+    "or more layers; 0.02 for joint and full; with muon 0.05 for unary, 0.005 for joint and full]",
 )
 @click.option(
     "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."

@@ -1,4 +1,4 @@
-"""SGD with momentum, written out; parameters are updated in place."""
+"""SGD with momentum, in the plain metric and in Muon's; parameters are updated in place."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import numpy as np
 
 from ..kernels import Backend, select
 
+_BIAS_RATE = 0.1  # of Muon's biases, as a factor of the learning rate
+
 
 @dataclass(frozen=True)
-class SgdOptions:
+class OptimiserOptions:
     """Optimiser settings.
 
     Attributes
     ----------
+    kind
+        One of `OPTIMISERS`.
     lr, momentum, nesterov
         Learning rate and momentum, in Nesterov's variant or not.
     weight_decay
@@ -27,6 +31,7 @@ class SgdOptions:
         ``constant``; ``cosine`` from ``lr`` to zero; ``step``: a tenth after 60 % and 85 %.
     """
 
+    kind: str = "sgd"
     lr: float = 0.05
     momentum: float = 0.9
     nesterov: bool = True
@@ -35,7 +40,7 @@ class SgdOptions:
     schedule: str = "cosine"
 
 
-def learning_rate(options: SgdOptions, progress: float) -> float:
+def learning_rate(options: OptimiserOptions, progress: float) -> float:
     """The rate at ``progress`` in [0, 1] of a stage."""
     if options.schedule == "cosine":
         return options.lr * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
@@ -80,7 +85,7 @@ class Sgd:
     def __init__(
         self,
         parameters: Mapping[str, np.ndarray],
-        options: SgdOptions,
+        options: OptimiserOptions,
         rates: Mapping[str, float] | None = None,
         backend: Backend | None = None,
     ) -> None:
@@ -100,15 +105,61 @@ class Sgd:
 
     def step(self, gradients: Mapping[str, np.ndarray], lr: float) -> None:
         """One update of all parameters that have a gradient."""
-        options = self.options
         for name, gradient in gradients.items():
-            decays = name.endswith("/weight")
-            self._backend.sgd_update(
-                self.parameters[name],
-                velocity=self.momentum[name],
+            self._update(name, gradient, lr * self._rates.get(name, 1.0))
+
+    def _update(self, name: str, gradient: np.ndarray, lr: float) -> None:
+        """One update of one parameter with its own rate."""
+        decays = name.endswith("/weight")
+        self._backend.sgd_update(
+            self.parameters[name],
+            velocity=self.momentum[name],
+            gradient=gradient,
+            lr=lr,
+            momentum=self.options.momentum,
+            nesterov=self.options.nesterov,
+            weight_decay=self.options.weight_decay if decays else 0.0,
+        )
+
+
+class Muon(Sgd):
+    """SGD with momentum in another metric: the steps of kernels are orthogonal matrices.
+
+    Kernels (out, in, kh, kw) count as a matrix W (out, in*kh*kw).  With the gradient G, the
+    momentum ``V <- 0.9 V + G`` and Nesterov's ``N = G + 0.9 V``,
+
+        W <- W - lr sqrt(max(1, out / (in*kh*kw))) X,
+
+    X being N with its singular values brought close to 1.  So all directions that the gradients
+    agree upon are learnt at one speed, however long the gradient is.  Biases (out,) move by
+    ``b <- b - 0.1 lr n / rms(n)`` with their own ``n = g + 0.9 v``.  All other parameters,
+    single numbers such as the penalties, follow SGD.
+    """
+
+    def _update(self, name: str, gradient: np.ndarray, lr: float) -> None:
+        """One update of one parameter with its own rate."""
+        parameter, velocity, options = self.parameters[name], self.momentum[name], self.options
+        if name.endswith("/weight"):
+            self._backend.muon_update(
+                parameter,
+                velocity=velocity,
                 gradient=gradient,
-                lr=lr * self._rates.get(name, 1.0),
+                lr=lr,
                 momentum=options.momentum,
                 nesterov=options.nesterov,
-                weight_decay=options.weight_decay if decays else 0.0,
+                weight_decay=options.weight_decay,
             )
+        elif name.endswith("/bias"):
+            self._backend.normalised_update(
+                parameter,
+                velocity=velocity,
+                gradient=gradient,
+                lr=_BIAS_RATE * lr,
+                momentum=options.momentum,
+                nesterov=options.nesterov,
+            )
+        else:
+            super()._update(name, gradient, lr)
+
+
+OPTIMISERS: dict[str, type[Sgd]] = {"sgd": Sgd, "muon": Muon}

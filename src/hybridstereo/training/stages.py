@@ -27,7 +27,13 @@ from ..memory import require_training_memory
 from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
 from .gridsearch import GridPoint, Judge, OnPoint, plan_length, search, search_imitation
 from .imitation import imitate_contrast
-from .optim import Sgd, SgdOptions, clip_gradients, gradient_norm, learning_rate
+from .optim import (
+    OPTIMISERS,
+    OptimiserOptions,
+    clip_gradients,
+    gradient_norm,
+    learning_rate,
+)
 from .runfolder import Checkpoint, Position, RunFolder
 from .steps import (
     PENALTIES,
@@ -46,13 +52,24 @@ _TRAINED = {
     "joint": ("unary/", *PENALTIES),
     "full": ("unary/", "pairwise/", *PENALTIES),
 }
-# Factors of the learning rate.  Stage crf has just searched the penalties: they should follow
-# the network, not run ahead of it (with 20 times these factors P1 doubled in 30 steps and the
-# validation error rose).  The layers of the Pairwise-CNN start with weights of very different size
-# (see `imitation`): norms 8, 144 and 0.1 with gradients of 0.1, 0.02 and 0.7.  With these factors
-# each changes by a fifth of the share by which the layers of the Unary-CNN change; with five times
-# as much the validation error did not fall, with a common factor the last layer runs away.
-_RATES = {"p1": 0.5, "p2": 5.0, "pairwise/0/": 0.04, "pairwise/1/": 0.8, "pairwise/2/": 0.0001}
+# Factors of the learning rate, by optimiser.  Stage crf has just searched the penalties: they
+# should follow the network, not run ahead of it (with 20 times these factors P1 doubled in 30
+# steps and the validation error rose).  The layers of the Pairwise-CNN start with weights of very
+# different size (see `imitation`): norms 8, 144 and 0.1 with gradients of 0.1, 0.02 and 0.7.  With
+# these factors each changes by a fifth of the share by which the layers of the Unary-CNN change;
+# with five times as much the validation error did not fall, with a common factor the last layer
+# runs away.
+# Muon's steps of these layers have the norms 8, 8 and 1.4 at rate 1, and those of the Unary-CNN's
+# later layers about the norm of their weights, 10: the factors give the same fifth.  Those of the
+# penalties give the steps that they take with SGD, at the default rates of both.
+_RATES = {
+    "sgd": {
+        "p1": 0.5, "p2": 5.0, "pairwise/0/": 0.04, "pairwise/1/": 0.8, "pairwise/2/": 0.0001,
+    },
+    "muon": {
+        "p1": 2.0, "p2": 20.0, "pairwise/0/": 0.2, "pairwise/1/": 3.6, "pairwise/2/": 0.014,
+    },
+}  # fmt: skip
 
 _IMITATION_PAIRS = 12
 _WHITENING_PAIRS = 12
@@ -232,7 +249,11 @@ def run_search(context: TrainingContext, checkpoint: Checkpoint) -> StereoModel:
 
 
 def run_gradient(
-    context: TrainingContext, stage: str, checkpoint: Checkpoint, sgd: SgdOptions, budget: Budget
+    context: TrainingContext,
+    stage: str,
+    checkpoint: Checkpoint,
+    settings: OptimiserOptions,
+    budget: Budget,
 ) -> StereoModel:
     """A stage that follows gradients; returns the best model by validation (the last without).
 
@@ -244,7 +265,7 @@ def run_gradient(
         ``unary``, ``joint`` or ``full``.
     checkpoint
         Where to start; its position and momentum are advanced as the stage goes on.
-    sgd, budget
+    settings, budget
         How to step and when to stop.
     """
     position = checkpoint.position
@@ -253,13 +274,17 @@ def run_gradient(
     everything = parameters_of(model)
     parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[stage])}
     rates = {
-        name: rate for name in parameters for key, rate in _RATES.items() if name.startswith(key)
+        name: rate
+        for name in parameters
+        for key, rate in _RATES[settings.kind].items()
+        if name.startswith(key)
     }
-    optimiser = Sgd(parameters, sgd, rates, backend)
+    optimiser = OPTIMISERS[settings.kind](parameters, settings, rates, backend)
     optimiser.restore_momentum(checkpoint.momentum)
     steps_of = _step_function(context, stage)
-    # The rates of the other stages were found without it.
-    metric = gradient_metric(_moments(checkpoint.model, context)) if stage == "unary" else None
+    # The rates of the other stages were found without it, and Muon has a metric of its own.
+    whitens = stage == "unary" and settings.kind == "sgd"
+    metric = gradient_metric(_moments(checkpoint.model, context)) if whitens else None
     validates = bool(context.validation)
 
     def validate_now() -> None:
@@ -286,7 +311,7 @@ def run_gradient(
     with pairs as loader:
         while budget.progress(position) < 1.0:
             begun = time.perf_counter()
-            lr = learning_rate(sgd, budget.progress(position))
+            lr = learning_rate(settings, budget.progress(position))
             score = position.step % _SCORE_EVERY == 0
             batch = [pair for _, pair in islice(loader, context.batch)]
             mean = _mean_step(backend, steps_of(model, batch, score))
@@ -296,7 +321,7 @@ def run_gradient(
                     backend.to_host(mean.gradients[_FIRST_KERNELS]), metric
                 )
                 mean.gradients[_FIRST_KERNELS] = backend.to_device(whitened)
-            clip_gradients(mean.gradients, sgd.clip_norm, backend)
+            clip_gradients(mean.gradients, settings.clip_norm, backend)
             optimiser.step(mean.gradients, lr)
             model = _with_penalties(model, parameters)
             position.step += 1

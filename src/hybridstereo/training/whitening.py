@@ -9,7 +9,8 @@ inputs (LeCun et al., *Efficient BackProp*), while the model stays the paper's.
 
 Measured on Middlebury and KITTI scenes that were not trained on, after 150 steps of stage
 ``unary``: 40.2 % bad1 and 45.7 % D1 without, 32.9 % and 41.2 % with it (and with twice the rate,
-which it allows).
+which it allows).  Muon, whose steps have equal singular values, uses the start only: with the
+product 17.99 % bad1 after 80 steps on Middlebury 2005, without it 17.90 %.
 """
 
 from __future__ import annotations

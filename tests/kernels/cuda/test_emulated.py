@@ -21,7 +21,7 @@ from hybridstereo.kernels.cuda import cudalib
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import ModelConfig, StereoModel, on_device, on_host
 from hybridstereo.stereo import Stereo
-from hybridstereo.training.optim import Sgd, SgdOptions, clip_gradients
+from hybridstereo.training.optim import OPTIMISERS, OptimiserOptions, clip_gradients
 from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
 
 pytestmark = [
@@ -175,6 +175,24 @@ def test_sums_and_updates(any_order, rng, size):
     assert cuda.squared_norm(ours[0]) == pytest.approx(cpu.squared_norm(theirs[0]), rel=1e-6)
 
 
+# One tile and several, whole or not, of both axes; the layers of the Pairwise-CNN's ends.
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (16, 4, 2, 2), (33, 5, 2, 2), (64, 3, 3, 3),
+                                   (2, 64, 1, 1), (17, 1, 1, 1)])  # fmt: skip
+def test_muon_updates_of_awkward_shapes(any_order, rng, shape):
+    ours, theirs = [], []
+    for size in (shape, shape, shape, shape[:1], shape[:1], shape[:1]):
+        array = rng.standard_normal(size).astype(np.float32)
+        ours.append(cudalib.to_device(array))
+        theirs.append(array.copy())
+    for backend, (*kernel, bias, speed, slope) in ((cuda, ours), (cpu, theirs)):
+        backend.muon_update(*kernel, 0.1, 0.9, True, 0.01)
+        backend.muon_update(*kernel, 0.1, 0.9, False, 0.0)
+        backend.normalised_update(bias, speed, slope, 0.1, 0.9, True)
+        backend.normalised_update(bias, speed, slope, 0.1, 0.9, False)
+    for found, expected in zip(host(*ours), theirs, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 # ---------------------------------------------------------------- whole models
 
 
@@ -212,11 +230,13 @@ def test_second_frame_allocates_nothing(device, rng, monkeypatch):
     assert first.disparity.tobytes() == second.disparity.tobytes()
 
 
-def run_steps(model, backend, pair, step, steps=2):
+def run_steps(model, backend, pair, step, kind, steps=2):
     """Some steps of training; returns the losses and the model."""
     model = on_device(model, backend)
     parameters = parameters_of(model)
-    optimiser = Sgd(parameters, SgdOptions(lr=0.05, weight_decay=1e-3), backend=backend)
+    optimiser = OPTIMISERS[kind](
+        parameters, OptimiserOptions(kind, weight_decay=1e-3), None, backend
+    )
     losses = []
     for _ in range(steps):
         result = step(model, backend, pair)
@@ -228,8 +248,9 @@ def run_steps(model, backend, pair, step, steps=2):
     return losses, on_host(model, backend)
 
 
+@pytest.mark.parametrize("kind", OPTIMISERS)
 @pytest.mark.parametrize("stage", ["unary", "joint", "full"])
-def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage):
+def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage, kind):
     model = stereo_model(rng, "cnn" if stage == "full" else "contrast")
     pair = stereo_pair(rng)
     labels = LabelRange(0.0, 6)
@@ -241,10 +262,10 @@ def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage):
         return structured_step(model, backend, pair, labels, options)
 
     # In this order: on the CPU the model itself is trained, in place.
-    losses, found = run_steps(model, cuda, pair, step)
+    losses, found = run_steps(model, cuda, pair, step, kind)
     masks = [x for x in device.uploads if x.dtype == np.bool_]
     assert len(masks) == len(losses), "the truth goes up once per step"
-    expected_losses, expected = run_steps(model, cpu, pair, step)
+    expected_losses, expected = run_steps(model, cpu, pair, step, kind)
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-4)
     assert (found.config.p1, found.config.p2) == pytest.approx(
         (expected.config.p1, expected.config.p2), rel=1e-4
