@@ -53,7 +53,6 @@ def test_examples_of_a_document(document, sample_crop, tmp_path, monkeypatch):
     for side, path in zip(("left", "right"), sample_crop, strict=True):
         (tmp_path / "sequence" / side).mkdir(parents=True)
         shutil.copy(path, tmp_path / "sequence" / side / "000.png")
-    (tmp_path / "maps").mkdir()
     blocks = python_blocks(document)
     assert blocks
     for block in blocks:

@@ -267,6 +267,7 @@ def test_what_is_wrong_with_an_image_is_said_by_name(stereo, left, right, words)
         ({"disparities": "16"}, "number of labels is 16"),
         ({"min_disparity": "a"}, "smallest disparity is a"),
         ({"iterations": 2.5}, "iterations=2.5"),
+        ({"refine": "no"}, "neither True nor False"),
         ({"labels": 16}, "labels are a int"),
         ({"labels": LABELS, "search_range": 6}, "given twice"),
         ({"labels": LABELS, "disparities": 6}, "given twice"),
@@ -300,6 +301,7 @@ def test_either_byte_order(stereo, views):
         (np.full((6, 8, 4), -np.inf), None, "minus infinity"),
         (np.zeros((6, 8, 4), complex), None, "costs are complex128"),
         ([[1.0]], None, "costs are list"),
+        (np.full((6, 8, 4), np.nan), None, "no number at all"),
     ],
 )
 def test_what_is_wrong_with_costs_is_said(stereo, costs, labels, words):
@@ -349,8 +351,15 @@ def test_threads_are_those_of_the_object(views):
     assert set(seen[len(seen) // 2 :]) == {before}
 
 
+def test_what_a_session_shows(stereo, views):
+    """Short texts, not the arrays."""
+    assert repr(stereo) == "<Stereo: <StereoModel: 3 layers, contrast weights> on cpu>"
+    shown = repr(stereo.match(*views, disparities=8))
+    assert shown == "<StereoResult: 22x14 pixels, disparities 0 to 7>"
+
+
 def test_public_names():
-    assert set(hs.__all__) <= set(dir(hs))
+    assert set(hs.__all__) == set(dir(hs))
     assert all(getattr(hs, name) is not None for name in hs.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Stereos'"):
         hs.Stereos  # noqa: B018

@@ -100,6 +100,10 @@ class StereoModel:
         if self.pairwise and self.pairwise[-1].weight.shape[0] != 2:
             raise ModelError("The last layer of the Pairwise-CNN must have 2 outputs, wx and wy")
 
+    def __repr__(self) -> str:
+        edges = "Pairwise-CNN" if self.config.edge_model == "cnn" else "contrast weights"
+        return f"<StereoModel: {len(self.unary)} layers, {edges}>"
+
     @property
     def dtype(self) -> np.dtype:
         """What the networks compute in: float32, or float64 where a test asks for precision."""

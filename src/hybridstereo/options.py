@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from .errors import InputError
 from .labels import is_whole
 from .model import METHODS, ModelConfig
@@ -56,4 +58,6 @@ class MatchOptions:
                 f"`iterations={iterations}` is not a number of iterations", "Give at least 1"
             )
         refine = method == "crf" if self.refine is None else self.refine
+        if not isinstance(refine, bool | np.bool_):
+            raise InputError(f"`refine={refine}` is neither True nor False")
         return replace(self, iterations=iterations, method=method, refine=refine)

@@ -72,6 +72,11 @@ class StereoResult:
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
 
+    def __repr__(self) -> str:
+        height, width = self.disparity.shape
+        labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
+        return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
         write_disparity(os.fspath(path), self.disparity)
@@ -121,8 +126,7 @@ class Stereo:
         self._loaded = on_device(self.model, self.backend)
 
     def __repr__(self) -> str:
-        layers = len(self.model.unary)
-        return f"<Stereo: {layers} layers, {self.model.config.edge_model} edges, {self.device}>"
+        return f"<Stereo: {self.model!r} on {self.device}>"
 
     @property
     def device(self) -> str:

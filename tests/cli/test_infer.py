@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,17 @@ def test_run_folder_as_model(capsys, sample_crop, tmp_path):
 def test_bad_output_is_refused_before_the_work(capsys, sample_crop, tmp_path, output, monkeypatch):
     monkeypatch.setattr(Stereo, "match", lambda *a, **k: pytest.fail("worked"))
     assert_one_sentence(*run(capsys, "infer", *sample_crop, "-o", tmp_path / output))
+
+
+def test_an_output_never_replaces_an_input_or_another_output(capsys, sample_crop, tmp_path):
+    left = Path(sample_crop[0])
+    before = left.read_bytes()
+    same = tmp_path / "same.png"
+    for outputs in (("-o", left), ("-o", tmp_path / "d.pfm", "--color", left.parent / "left.png"),
+                    ("-o", same, "--color", same)):  # fmt: skip
+        assert_one_sentence(*run(capsys, "infer", *sample_crop, *outputs), "already")
+    assert left.read_bytes() == before
+    assert not same.exists()
 
 
 def test_failed_write_leaves_the_old_file(capsys, sample_crop, tmp_path):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError
+from ..errors import InputError, OutputError
 from .options import (
     announce_device,
     device_option,
@@ -147,6 +148,9 @@ def infer(
     from ..stereo import Stereo
 
     _check_outputs(output, color, save_volume, save_volume_crf)
+    _check_distinct(
+        inputs=(left, right, volume), outputs=(output, color, save_volume, save_volume_crf)
+    )
     stereo = Stereo(model, device, threads)
     announce_device(device)
     settings = MatchOptions(**options)
@@ -199,6 +203,18 @@ def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None
     for path in volumes:
         if path is not None:
             check_volume_output(path)
+
+
+def _check_distinct(inputs: Sequence[str | None], outputs: Sequence[str | None]) -> None:
+    """Refuse outputs that would replace an input or each other."""
+    taken = {os.path.realpath(x): "an input" for x in inputs if x is not None and x != "-"}
+    for path in outputs:
+        if path is None or path == "-":
+            continue
+        place = os.path.realpath(path)
+        if place in taken:
+            raise OutputError(f"{path} is {taken[place]} already", "Choose another name")
+        taken[place] = "an output"
 
 
 def _optimise(

@@ -97,7 +97,7 @@ def split_named(
             known = ", ".join(sorted(x.rpartition("/")[2] for x in scenes)[:_SHOWN])
             raise InputError(
                 f"the data set has no scene {name!r}",
-                hint=f"Its scenes are {known}{', ...' if len(scenes) > _SHOWN else ''}",
+                hint=f"Its scenes are {known}{' and others' if len(scenes) > _SHOWN else ''}",
             )
         validation |= found
     if validation == scenes:

@@ -130,7 +130,7 @@ def select_scenes(scenes: Sequence[Scene], wanted: Sequence[str], limit: int | N
         for pattern in wanted:
             if not any(_matches(scene, pattern) for scene in scenes):
                 known = ", ".join(scene.name for scene in scenes[:8])
-                more = ", ..." if len(scenes) > 8 else ""
+                more = " and others" if len(scenes) > 8 else ""
                 raise InputError(f"No scene is called '{pattern}'", f"There are {known}{more}")
         chosen = [s for s in scenes if any(_matches(s, pattern) for pattern in wanted)]
     return chosen[:limit]

@@ -188,6 +188,8 @@ def checked_costs(costs: Any, left: NDArray[Any]) -> NDArray[Any]:
             return checked
     if np.isneginf(checked).any():
         raise InputError("The costs hold minus infinity", "A low cost is a good match")
+    if not np.isfinite(checked).any():
+        raise InputError("The costs hold no number at all", "Some labels must have a known cost")
     return fill_unknown(np.where(np.isposinf(checked), np.nan, checked).astype(left.dtype))
 
 

@@ -206,6 +206,8 @@ def _table_writer(
             + " ".join(f"{name} {value:.3g}" for name, value in point.items())
             + f" -> {context.criterion} {figures[context.criterion]:.2f} %"
         )
+        if context.stop_requested():
+            raise KeyboardInterrupt  # a resumed run begins this search again
 
     return on_point
 
