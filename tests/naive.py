@@ -674,7 +674,7 @@ def hinge(
     return Hinge(loss, bounds[-1], xbar, x_star, gradients)
 
 
-# ---------------------------------------------------------------- optimiser (TRAINING.md)
+# ---------------------------------------------------------------- optimiser (docs/training.md)
 
 
 def advance(
