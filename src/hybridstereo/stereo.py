@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -121,7 +121,8 @@ class Stereo:
         threads: int | None = None,
     ) -> None:
         self.model = model if isinstance(model, StereoModel) else load_model(model)
-        self.backend = device if hasattr(device, "conv_forward") else open_backend(device)
+        is_open = hasattr(device, "conv_forward")
+        self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
         self._loaded = on_device(self.model, self.backend)
 

@@ -233,7 +233,8 @@ def _optimise(
 
     on_stage("reading")
     image = read_image(left)
-    stored = read_volume(volume, *image.shape[:2], scale)
+    height, width, _ = image.shape
+    stored = read_volume(volume, height, width, scale)
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(

@@ -177,7 +177,7 @@ class VolumesMethod:
         if not pair.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
-        volume = read_volume(path, *pair.left.shape[:2], self._scale)
+        volume = read_volume(path, pair.height, pair.width, self._scale)
         result = self._stereo.optimise(
             volume.costs,
             pair.left,
