@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # The stems of the twin files, in the order of the pipeline.
-FAMILIES = ("conv", "correlation", "edges", "dualmm", "losses", "optim")
+FAMILIES = ("conv", "correlation", "pyramid", "edges", "dualmm", "losses", "optim")
 
 
 class HingeGradients(NamedTuple):
@@ -116,6 +116,16 @@ class Backend(Runtime, Protocol):
         self, ds: Array, left: Array, right: Array, disparities: np.ndarray
     ) -> tuple[Array, Array]:
         """dleft and dright (H, W, C) from the gradient ds (H, W, K) of the scores."""
+
+    # ---------------------------------------------------------------- pyramid: coarse costs
+
+    def upsample_forward(
+        self, fine: Array, coarse: Array, weight: float, in_place: bool = True
+    ) -> Array:
+        """``fine + weight * up(coarse)``: fine (H, W, K), coarse (H / 2, W / 2, K // 2 + 1)."""
+
+    def upsample_backward(self, dfine: Array, coarse: Array, weight: float) -> tuple[Array, float]:
+        """dcoarse and dweight from the gradient dfine (H, W, K) of the sum."""
 
     # ---------------------------------------------------------------- edges: pairwise weights
 

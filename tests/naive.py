@@ -256,6 +256,25 @@ def softmax_backward(p: Array, dp: Array) -> Array:
 
 
 @in_float64
+def upsampled(coarse: Array, shape: tuple[int, int, int]) -> Array:
+    """Costs (H', W', K') of a half-size level at the size (H, W, K) of the finer one.
+
+    Pixel centres of the finer level lie at ``(i + 1/2) / 2 - 1/2`` of the coarse one, beyond whose
+    border its last pixel is repeated; label k of the finer level reads k / 2.
+    """
+
+    def interpolated(values: Array, positions: Array, axis: int) -> Array:
+        positions = np.clip(positions, 0, values.shape[axis] - 1)
+        below = np.floor(positions).astype(int)
+        above = np.minimum(below + 1, values.shape[axis] - 1)
+        share = (positions - below).reshape([-1 if i == axis else 1 for i in range(3)])
+        return (1 - share) * values.take(below, axis) + share * values.take(above, axis)
+
+    for axis in (0, 1):
+        coarse = interpolated(coarse, (np.arange(shape[axis]) + 0.5) / 2 - 0.5, axis)
+    return interpolated(coarse, np.arange(shape[2]) / 2, 2)
+
+
 def unary_cost(s: Array) -> Array:
     return -softmax(s)
 

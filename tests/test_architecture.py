@@ -28,7 +28,7 @@ LAYERS = (
     {"errors"},
     {"io", "labels", "metrics", "charts", "tables", "opencv"},
     {"system", "synthetic", "clock", "device"},
-    {"features", "correlation", "edges", "crf", "disparity"},  # the stages
+    {"features", "correlation", "pyramid", "edges", "crf", "disparity"},  # the stages
     {"model", "datasets"},
     {"models", "memory", "options"},
     {"stereo"},

@@ -79,7 +79,11 @@ def training_memory(model: StereoModel, height: int, width: int, label_count: in
         pixels * sum(layer.weight.shape[0] for layer in network)
         for network in (model.unary, model.pairwise)
     )
-    return _FLOAT * (2 * unary + pairwise + 3 * volume + 2 * features)
+    # Each level of a pyramid is a quarter of the one before; its costs are added out of place.
+    levels = len(model.config.pyramid)
+    sizes = sum(0.25**level for level in range(levels + 1))
+    volumes = 4 if levels else 3
+    return int(_FLOAT * (2 * sizes * unary + pairwise + volumes * volume + 2 * features))
 
 
 def require_training_memory(

@@ -21,7 +21,12 @@ METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")
 IMAGE_CHANNELS = 3
 PROVENANCE = ("trained_on", "trained_date", "validation", "licence")
-"""The attributes of `ModelConfig` that tell where a model comes from; a file may lack them."""
+"""The attributes of `ModelConfig` that tell where a model comes from."""
+
+PYRAMID = ("half_weight", "quarter_weight")
+"""The attributes of `ModelConfig` that say how much coarser levels count."""
+
+_OPTIONAL = (*PROVENANCE, *PYRAMID)  # what files of models without it may lack
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ class ModelConfig:
         Where edge weights come from: image ``contrast`` or the Pairwise-``cnn``.
     weight_scale, alpha, beta
         Factor of all edge weights and shape of the contrast function (docs/model.md 5a).
+    half_weight, quarter_weight
+        How much the costs of the images at half size count beside those of the images themselves,
+        and those at quarter size beside these (`hybridstereo.pyramid`); 0: no such level.
     p1, p2
         Jump penalties of the CRF.
     iterations
@@ -53,6 +61,8 @@ class ModelConfig:
     weight_scale: float = 0.2
     alpha: float = 20.0
     beta: float = 0.9
+    half_weight: float = 0.0
+    quarter_weight: float = 0.0
     p1: float = 1.0
     p2: float = 5.0
     iterations: int = 5
@@ -70,6 +80,12 @@ class ModelConfig:
     def label_range(self) -> LabelRange:
         """The default labels."""
         return LabelRange(self.min_disparity, self.disparities, self.step)
+
+    @property
+    def pyramid(self) -> tuple[float, ...]:
+        """The weights of the coarser levels that the model has, the finest first."""
+        weights = (self.half_weight, self.quarter_weight)
+        return weights[: sum(weight > 0 for weight in weights)]
 
     @property
     def penalties(self) -> Penalties:
@@ -157,7 +173,7 @@ def named_arrays(network: str, layers: Sequence[ConvLayer]) -> dict[str, Any]:
 def _config(stored: Mapping[str, object]) -> ModelConfig:
     values: dict[str, Any] = {}
     for name, default in asdict(ModelConfig()).items():
-        if name not in stored and name not in PROVENANCE:
+        if name not in stored and name not in _OPTIONAL:
             raise ModelError(f"its attribute '{name}' is missing")
         value = stored.get(name, default)
         kind = type(default)
@@ -207,6 +223,10 @@ def _check_config(config: ModelConfig) -> None:
         raise ModelError(
             f"the penalties are P1 = {config.p1:g}, P2 = {config.p2:g}", "They need 0 <= P1 <= P2"
         )
+    if min(config.half_weight, config.quarter_weight) < 0:
+        raise ModelError("'half_weight' or 'quarter_weight' is below zero")
+    if config.quarter_weight > 0 and config.half_weight == 0:
+        raise ModelError("'quarter_weight' needs a 'half_weight' above zero")
     if config.weight_scale < 0:
         raise ModelError(f"'weight_scale' is {config.weight_scale:g}, below zero")
     if config.iterations < 1 or config.disparities < 1 or config.step <= 0:

@@ -31,6 +31,7 @@ from .memory import require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, load_model
 from .options import MatchOptions
+from .pyramid import half_labels, half_size, pyramid_forward
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
@@ -261,6 +262,19 @@ class Stereo:
             costs = self._matching_costs(left_image, right_image, label_range, StageClock())
             return self.backend.to_host(costs)
 
+    def level_costs(
+        self, left: np.ndarray, right: np.ndarray, labels: LabelRange
+    ) -> list[np.ndarray]:
+        """The costs of each level of the model's pyramid, before they are added up.
+
+        The first are those of the images themselves, which are all that a model without a pyramid
+        has; arguments as for `matching_costs`.
+        """
+        left_image, right_image = self._read_pair(left, right, "rgb")
+        with kernels.limited_threads(self.threads):
+            levels = self._level_costs(left_image, right_image, labels, StageClock())
+            return [self.backend.to_host(costs) for costs in levels]
+
     def optimise(
         self,
         costs: np.ndarray,
@@ -342,15 +356,32 @@ class Stereo:
     def _matching_costs(
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
     ) -> Array:
-        """Images -> features -> correlation -> matching costs (H, W, K), on the device."""
+        """Images -> features -> correlation -> pyramid -> matching costs, on the device."""
+        levels = self._level_costs(left, right, label_range, clock)
+        if len(levels) == 1:
+            return levels[0]
+        with clock.stage("pyramid"):
+            return pyramid_forward(self.backend, levels, self.model.config.pyramid)[0]
+
+    def _level_costs(
+        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+    ) -> list[Array]:
+        """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
         backend, layers = self.backend, self._loaded.unary
-        with clock.stage("input"):
-            inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
-        with clock.stage("unary_cnn"):
-            # Popped, so that an input is freed as soon as its features exist.
-            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
-        with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range)
+        levels = []
+        for level in range(1 + len(self.model.config.pyramid)):
+            with clock.stage("input"):
+                if level > 0:
+                    left, right = half_size(left), half_size(right)
+                    label_range = half_labels(label_range)
+                inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
+            with clock.stage("unary_cnn"):
+                # Popped, so that an input is freed as soon as its features exist.
+                features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+            with clock.stage("correlation"):
+                levels.append(correlation_forward(backend, features[0], features[1], label_range))
+            del features
+        return levels
 
     def _optimise(
         self,

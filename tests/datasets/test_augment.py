@@ -174,7 +174,8 @@ def test_the_networks_see_a_crop_as_within_its_view(coded: StereoPair) -> None:
         (part.right, part.right_statistics, coded.right),
         (mirrored.left[:, ::-1], mirrored.left_statistics, coded.right),
     ):
-        seen = network_input(view, [layer], stats)
+        assert stats is not None
+        seen = network_input(view, [layer], stats[0])
         windows = sliding_window_view(network_input(whole, [layer]), (20, 30), axis=(0, 1))
         assert (np.moveaxis(windows, 2, -1) == seen).all(axis=(2, 3, 4)).any()
 

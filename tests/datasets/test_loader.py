@@ -81,11 +81,12 @@ def taken(loader: PairLoader, count: int) -> list[tuple[int, StereoPair]]:
 def assert_same(first: StereoPair | Statistics, second: StereoPair | Statistics) -> None:
     for name, value in vars(first).items():
         other = getattr(second, name)
-        if isinstance(value, Statistics):
-            assert_same(value, other)
-        elif isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray):
             assert value.dtype == other.dtype
             np.testing.assert_array_equal(value, other, err_msg=name)
+        elif isinstance(value, tuple):
+            for one, another in zip(value, other, strict=True):
+                assert_same(one, another)
         else:
             assert value == other, name
 

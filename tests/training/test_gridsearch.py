@@ -29,7 +29,7 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
     )
-    assert 30 < len(table) <= gridsearch.plan_length()
+    assert 30 < len(table) <= gridsearch.plan_length(census_model())
     best_point, best = min(table, key=lambda row: row[1])
     config = found.config
     assert {name: getattr(config, name) for name in best_point} == best_point

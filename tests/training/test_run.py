@@ -20,7 +20,7 @@ from hybridstereo.io.weights import read_weights
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
-from hybridstereo.models.zoo import load_model, save_model
+from hybridstereo.models.zoo import load_model, save_model, stage_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.synthetic.write import synthesize
 from hybridstereo.training import stages
@@ -283,6 +283,23 @@ def test_stage_joint_of_a_model_with_a_pairwise_cnn(options, tmp_path):
     assert model.config.edge_model == "cnn"
     for before, after in zip(start.pairwise, model.pairwise, strict=True):
         np.testing.assert_array_equal(before.weight, after.weight)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "muon"])
+def test_a_pyramid_goes_through_all_stages(options, tmp_path, optimizer):
+    """Searched in stage crf, trained in joint and full, kept by the next run."""
+    chosen = replace(options, pyramid=2, optimizer=optimizer)
+    model = train(chosen, tmp_path / "run")
+    assert len(model.config.pyramid) == 2
+    before = load_model(stage_model(tmp_path / "run", "unary")).config.pyramid
+    assert before == (0.25, 0.5)
+    assert model.config.pyramid != before
+    entries = RunFolder(tmp_path / "run").entries()
+    assert any("half_weight" in entry for entry in entries if entry["stage"] == "full")
+    again = replace(chosen, stage="unary", init=str(tmp_path / "run"), layers=None, pyramid=None)
+    assert train(again, tmp_path / "again").config.pyramid == model.config.pyramid
+    fewer = replace(again, pyramid=1)
+    assert train(fewer, tmp_path / "fewer").config.pyramid == model.config.pyramid[:1]
 
 
 def test_labels_of_training_become_those_of_the_model(options, tmp_path):

@@ -12,7 +12,7 @@ from support.networks import network, pairwise_network
 from hybridstereo.datasets import StereoPair
 from hybridstereo.features import ConvLayer, Statistics, normalise
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import ModelConfig, StereoModel
+from hybridstereo.model import ModelConfig, StereoModel, with_config
 from hybridstereo.stereo import Stereo
 from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
 
@@ -64,6 +64,41 @@ def test_with_xy_channels(backend, rng):
     )
 
 
+def test_levels_of_a_pyramid_share_the_network(backend, rng):
+    config = ModelConfig(half_weight=0.5, quarter_weight=0.25)
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), config=config))
+    labels = LabelRange(0.0, 6)
+    pair = make_pair(rng, 8, 12, 5)
+    result = unary_step(model, backend, pair, labels, True)
+    assert_gradients(
+        lambda: unary_step(model, backend, pair, labels, True).loss,
+        parameters_of(model),
+        result.gradients,
+        rng,
+    )
+
+
+def test_structured_step_through_a_pyramid_is_the_derivative(backend, rng):
+    """One row, where inference is exact: of the network at all levels, and of their weights."""
+    config = ModelConfig(weight_scale=0.3, p1=0.5, p2=1.5, half_weight=0.5, quarter_weight=0.25)
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), config=config))
+    pair = replace(make_pair(rng, 1, 9, 4), valid=np.ones((1, 9), bool))
+    labels, options = LabelRange(0.0, 5), HingeOptions(0.2, 2.0, 2)
+    result = structured_step(model, backend, pair, labels, options)
+    assert {"half_weight", "quarter_weight"} <= set(result.gradients)
+
+    def loss(**changes: float) -> float:
+        changed = with_config(model, **changes)
+        return structured_step(changed, backend, pair, labels, options).loss
+
+    networks = {k: v for k, v in result.gradients.items() if "/" in k}
+    assert_gradients(loss, parameters_of(model), networks, rng, rtol=1e-4, atol=1e-7)
+    for name in ("half_weight", "quarter_weight"):
+        at, step = getattr(config, name), 1e-5
+        numeric = (loss(**{name: at + step}) - loss(**{name: at - step})) / (2 * step)
+        assert result.gradients[name][0] == pytest.approx(numeric, rel=1e-4, abs=1e-7)
+
+
 @pytest.mark.parametrize("edge_model", ["contrast", "cnn"])
 def test_structured_step_on_a_row_is_the_derivative(backend, rng, edge_model):
     """One row: inference is exact, so the chain rule through the whole model must hold."""
@@ -96,14 +131,14 @@ def test_statistics_of_the_complete_views_are_used(backend, rng):
     labels, options = LabelRange(0.0, 5), HingeOptions(0.2, 2.0, 2)
     pair = make_pair(rng, 5, 9, 4)
     left, right = (Statistics(rng.random(3), 1 + rng.random(3)) for _ in range(2))
-    part = replace(pair, left_statistics=left, right_statistics=right)
+    part = replace(pair, left_statistics=(left,), right_statistics=(right,))
     done = Statistics(np.zeros(3), np.ones(3))
     before = replace(
         pair,
         left=normalise(pair.left, left),
         right=normalise(pair.right, right),
-        left_statistics=done,
-        right_statistics=done,
+        left_statistics=(done,),
+        right_statistics=(done,),
     )
     steps = [structured_step(model, backend, x, labels, options) for x in (part, before, pair)]
     for name, gradient in steps[0].gradients.items():

@@ -56,6 +56,13 @@ class _Size(click.ParamType):
 @click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
 @click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
 @click.option(
+    "--pyramid",
+    type=click.IntRange(0, 2),
+    metavar="0|1|2",
+    help="Also match the images at half size (1), and at quarter size (2), and add the costs.  "
+    "[default: as --init, else 0]",
+)
+@click.option(
     "--init",
     metavar="NAME|FILE|DIR",
     help="Model, or run folder, to start from.  [default: random weights]",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.datasets.shadows import shadows
 from hybridstereo.errors import InputError
-from hybridstereo.features import statistics
+from hybridstereo.pyramid import level_statistics
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -262,8 +262,8 @@ def random_crop(
             break
     return replace(
         best,
-        left_statistics=pair.left_statistics or statistics(pair.left),
-        right_statistics=pair.right_statistics or statistics(pair.right),
+        left_statistics=pair.left_statistics or level_statistics(pair.left),
+        right_statistics=pair.right_statistics or level_statistics(pair.right),
     )
 
 

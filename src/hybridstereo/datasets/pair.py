@@ -51,8 +51,9 @@ class StereoPair:
     knows_occlusion
         Whether `valid` excludes occluded pixels.
     left_statistics, right_statistics
-        Of the complete views if these are crops, so that the networks normalise a crop as they
-        would within its view. None: those of the views themselves.
+        Of the complete views at all sizes (`hybridstereo.pyramid.level_statistics`), if these are
+        crops of them: the networks are to see a crop as they would see it within its view. None:
+        those of the views themselves.
 
     """
 
@@ -65,8 +66,8 @@ class StereoPair:
     ndisp: int | None = None
     isint: bool = False
     covers_occluded: bool = True
-    left_statistics: Statistics | None = None
-    right_statistics: Statistics | None = None
+    left_statistics: tuple[Statistics, ...] | None = None
+    right_statistics: tuple[Statistics, ...] | None = None
     knows_occlusion: bool = True
 
     @property

@@ -84,6 +84,8 @@ class ModelMethod:
         config = self._stereo.model.config
         options = self._options.resolved(config)
         parts = [f"{len(self._stereo.model.unary)} layers"]
+        if config.pyramid:
+            parts.append("pyramid " + ", ".join(f"{weight:.3g}" for weight in config.pyramid))
         if options.method == "crf":
             penalties = f"P1 {config.p1:.4g}, P2 {config.p2:.4g}"
             parts += [edges_in_words(self._stereo), penalties, f"{options.iterations} iterations"]

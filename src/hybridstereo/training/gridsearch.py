@@ -12,8 +12,9 @@ from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
 from ..kernels import Backend
 from ..labels import LabelRange
-from ..model import StereoModel, with_config
+from ..model import PYRAMID, StereoModel, with_config
 from ..options import MatchOptions
+from ..pyramid import pyramid_forward
 from ..stereo import Stereo
 from .validation import validation_figures
 
@@ -26,6 +27,7 @@ _COARSE_P1 = (0.15, 0.4, 1.0, 2.0)
 _COARSE_P2 = (0.4, 1.0, 2.0, 4.0)
 _FINE = (0.75, 1.0, 1.35)
 _SHAPE = (0.5, 0.75, 1.0, 1.5)
+_LEVELS = (0.5, 1.0, 2.0)
 _Plane = tuple[str, str, tuple[float, ...], tuple[float, ...]]
 _PLANES: tuple[_Plane, ...] = (
     ("p1", "p2", _COARSE_P1, _COARSE_P2),
@@ -48,7 +50,7 @@ OnPoint = Callable[[GridPoint, dict[str, float]], None]
 class _Problem:
     pair: StereoPair
     label_range: LabelRange
-    costs: np.ndarray
+    levels: list[np.ndarray]  # the costs of all levels of the pyramid
 
 
 class Judge:
@@ -57,7 +59,7 @@ class Judge:
     Parameters
     ----------
     model
-        Its Unary-CNN gives the costs.
+        Its Unary-CNN gives the costs, at all levels of its pyramid.
     backend, cache, samples
         Where to compute, and on what.
     """
@@ -77,22 +79,35 @@ class Judge:
             pair = cache.load(sample)
             label_range = stereo.label_range(pair.width, options, pair.search_range)
             # On the host: the volumes of all pairs together are too much for a GPU.
-            costs = stereo.matching_costs(pair.left, pair.right, label_range)
-            self._problems.append(_Problem(pair, label_range, costs))
+            levels = stereo.level_costs(pair.left, pair.right, label_range)
+            self._problems.append(_Problem(pair, label_range, levels))
 
     def figures(self, model: StereoModel) -> dict[str, float]:
-        """Those of `validation`, with the edges and penalties of ``model``."""
-        stereo = Stereo(model, self._backend)
-        maps = (
-            (x.pair, stereo.optimise(x.costs, x.pair.left, x.label_range, method="crf").disparity)
-            for x in self._problems
-        )
+        """Those of `validation`, with the levels' weights, edges and penalties of ``model``."""
+        stereo, weights = Stereo(model, self._backend), model.config.pyramid
+
+        def disparity(problem: _Problem) -> np.ndarray:
+            backend = self._backend
+            levels = [backend.to_device(x) for x in problem.levels[: 1 + len(weights)]]
+            costs = backend.to_host(pyramid_forward(backend, levels, weights, in_place=False)[0])
+            left, label_range = problem.pair.left, problem.label_range
+            return stereo.optimise(costs, left, label_range, method="crf").disparity
+
+        maps = ((problem.pair, disparity(problem)) for problem in self._problems)
         return validation_figures(self._samples, maps)
 
 
-def plan_length() -> int:
+def _planes(model: StereoModel) -> tuple[_Plane, ...]:
+    """What to search: first how much the levels of a pyramid count, if the model has one."""
+    levels = len(model.config.pyramid)
+    if levels == 0:
+        return _PLANES
+    return ((*PYRAMID, _LEVELS, _LEVELS if levels > 1 else (1.0,)), *_PLANES)
+
+
+def plan_length(model: StereoModel) -> int:
     """At most how many points `search` evaluates."""
-    return sum(len(first) * len(second) for _, _, first, second in _PLANES)
+    return sum(len(first) * len(second) for _, _, first, second in _planes(model))
 
 
 def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) -> StereoModel:
@@ -110,14 +125,15 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
         Told what is tried.
     """
     model = with_config(model, method="crf", edge_model="contrast")
-    start = {name: getattr(model.config, name) for name in ("alpha", "beta", "p1", "p2")}
+    names = ("alpha", "beta", "p1", "p2", *(PYRAMID if model.config.pyramid else ()))
+    start = {name: getattr(model.config, name) for name in names}
 
     def error(point: GridPoint) -> float:
         figures = judge.figures(with_config(model, **point))
         on_point(point, figures)
         return figures[criterion]
 
-    return with_config(model, **_lowest(start, _PLANES, error))
+    return with_config(model, **_lowest(start, _planes(model), error))
 
 
 def _lowest(

@@ -16,7 +16,7 @@ from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
 from ..errors import InputError
 from ..kernels import limited_threads
-from ..model import PROVENANCE, StereoModel, with_config
+from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
 from .curves import plot_curves
 from .deepen import deepen
@@ -43,6 +43,8 @@ _LEARNING_RATES = {
 # 250 steps is 2.0 at this rate and 3.2 at that of 3 layers.
 _DEEP, _DEEP_UNARY_RATE = 5, 0.015
 _LAYERS = 3
+# How much new levels of a pyramid count at first, beside the level before each.
+_LEVEL_WEIGHTS = (0.25, 0.5)
 _STEPS = {"unary": 4000, "joint": 800, "full": 800}
 # How the minutes are shared between the stages of `all`; the grid search has no limit.
 _TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
@@ -81,7 +83,8 @@ class TrainOptions:
     """Everything that determines a run; stored as config.json.
 
     ``stage`` is one of the stages or ``all``.  None means a default that suits the stage; for
-    ``layers`` those of ``init``, or 3.
+    ``layers`` those of ``init``, or 3.  ``pyramid`` is the number of coarser levels, 0 to 2; None:
+    those of ``init``, or none.
     """
 
     dataset: str
@@ -90,6 +93,7 @@ class TrainOptions:
     layers: int | None = None
     filters: int = 100
     with_xy: bool = False
+    pyramid: int | None = None
     init: str | None = None
     epochs: float | None = None
     steps: int | None = None
@@ -287,7 +291,7 @@ def _initial_model(options: TrainOptions) -> StereoModel:
         model = with_config(load_model(options.init), **unnamed)
         if options.layers is not None:
             model = deepen(model, options.layers)
-        return _with_labels(model, options.disparities)
+        return _with_labels(_with_levels(model, options.pyramid), options.disparities)
     if options.stages[0] != "unary":
         raise InputError(
             f"Stage {options.stage} continues an earlier one",
@@ -295,7 +299,16 @@ def _initial_model(options: TrainOptions) -> StereoModel:
         )
     layers = _LAYERS if options.layers is None else options.layers
     model = new_model(layers, options.filters, options.with_xy, options.seed, options.iterations)
-    return _with_labels(model, options.disparities)
+    return _with_labels(_with_levels(model, options.pyramid), options.disparities)
+
+
+def _with_levels(model: StereoModel, levels: int | None) -> StereoModel:
+    """The model with so many coarser levels; those that it has keep their weights."""
+    if levels is None:
+        return model
+    weights = (*model.config.pyramid, *_LEVEL_WEIGHTS[len(model.config.pyramid) :])
+    kept = (*weights[:levels], *(0.0 for _ in weights[levels:]))
+    return with_config(model, **dict(zip(PYRAMID, kept, strict=True)))
 
 
 def _with_labels(model: StereoModel, disparities: int | None) -> StereoModel:

@@ -24,7 +24,15 @@ from ..features import ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
 from ..memory import require_training_memory
-from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel, on_device, on_host, with_config
+from ..model import (
+    IMAGE_CHANNELS,
+    PYRAMID,
+    ModelConfig,
+    StereoModel,
+    on_device,
+    on_host,
+    with_config,
+)
 from .gridsearch import GridPoint, Judge, OnPoint, plan_length, search, search_imitation
 from .imitation import imitate_contrast
 from .optim import (
@@ -49,8 +57,8 @@ from .whitening import gradient_metric, whiten_first_layer, whitened_gradient, w
 
 _TRAINED = {
     "unary": ("unary/",),
-    "joint": ("unary/", *PENALTIES),
-    "full": ("unary/", "pairwise/", *PENALTIES),
+    "joint": ("unary/", *PENALTIES, *PYRAMID),
+    "full": ("unary/", "pairwise/", *PENALTIES, *PYRAMID),
 }
 # Factors of the learning rate, by optimiser.  Stage crf has just searched the penalties: they
 # should follow the network, not run ahead of it (with 20 times these factors P1 doubled in 30
@@ -71,6 +79,7 @@ _RATES = {
     },
 }  # fmt: skip
 
+_SMALLEST_LEVEL_WEIGHT = 0.01
 _IMITATION_PAIRS = 12
 _WHITENING_PAIRS = 12
 _FIRST_KERNELS = "unary/0/weight"
@@ -240,7 +249,7 @@ def run_search(context: TrainingContext, checkpoint: Checkpoint) -> StereoModel:
         checkpoint.model,
         _judge(checkpoint.model, context, context.validation or context.training),
         context.criterion,
-        _table_writer("crf", table, context, plan_length()),
+        _table_writer("crf", table, context, plan_length(checkpoint.model)),
     )
     context.folder.write_json("crf_grid.json", table)
     best = min(table, key=lambda row: row[context.criterion])
@@ -325,10 +334,11 @@ def run_gradient(
                 mean.gradients[_FIRST_KERNELS] = backend.to_device(whitened)
             clip_gradients(mean.gradients, settings.clip_norm, backend)
             optimiser.step(mean.gradients, lr)
-            model = _with_penalties(model, parameters)
+            model = _with_scalars(model, parameters)
             position.step += 1
             position.seconds += time.perf_counter() - begun
             entry |= {"p1": model.config.p1, "p2": model.config.p2}
+            entry |= dict(zip(PYRAMID, model.config.pyramid, strict=False))
             entry |= {"seconds": round(time.perf_counter() - begun, 4)}
             context.folder.append(entry)
             progress = budget.progress(position)
@@ -423,14 +433,18 @@ def _of_network(gradients: Gradients, network: str) -> Gradients:
     return {name: g for name, g in gradients.items() if name.startswith(f"{network}/")}
 
 
-def _with_penalties(model: StereoModel, parameters: dict[str, np.ndarray]) -> StereoModel:
-    """Project the penalties to 0 <= P1 <= P2 and put them into the model."""
+def _with_scalars(model: StereoModel, parameters: dict[str, np.ndarray]) -> StereoModel:
+    """Put penalties and weights of levels into the model: 0 <= P1 <= P2, the weights above 0."""
     if "p1" not in parameters:
         return model
     p1, p2 = parameters["p1"], parameters["p2"]
     np.maximum(p1, 0.0, out=p1)
     np.maximum(p2, p1, out=p2)
-    return with_config(model, p1=float(p1[0]), p2=float(p2[0]))
+    trained = [name for name in PYRAMID if name in parameters]
+    for name in trained:  # a level that does not count could never come back
+        np.maximum(parameters[name], _SMALLEST_LEVEL_WEIGHT, out=parameters[name])
+    scalars = {name: float(parameters[name][0]) for name in (*PENALTIES, *trained)}
+    return with_config(model, **scalars)
 
 
 def _log_validation(

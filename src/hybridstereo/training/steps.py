@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +12,11 @@ from ..crf import solve
 from ..datasets import StereoPair
 from ..disparity import cheapest_labels
 from ..edges import edges_backward, edges_forward, edges_input
-from ..features import features_backward, features_forward, network_input
+from ..features import ConvLayer, Statistics, features_backward, features_forward, network_input
 from ..kernels import Array, Backend
 from ..labels import LabelRange
-from ..model import StereoModel, named_arrays
+from ..model import PYRAMID, StereoModel, named_arrays
+from ..pyramid import half_labels, half_size, half_truth, pyramid_backward, pyramid_forward
 from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
 
 Gradients = dict[str, np.ndarray]
@@ -47,28 +49,32 @@ class HingeOptions:
 
 
 def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:
-    """All trainable arrays by name; the penalties as arrays of one element.
+    """All trainable arrays by name; penalties and weights of levels as arrays of one element.
 
     The networks' arrays are the model's own, so updating them in place updates the model.
     """
     arrays = dict(model.to_file().tensors)
-    arrays |= {name: np.array([getattr(model.config, name)]) for name in PENALTIES}
+    scalars = (*PENALTIES, *PYRAMID[: len(model.config.pyramid)])
+    arrays |= {name: np.array([getattr(model.config, name)]) for name in scalars}
     return arrays
 
 
-class _UnaryPass:
-    """Images -> matching costs, with everything that the backward pass needs."""
+class _LevelPass:
+    """Images of one size -> matching costs, with everything that the backward pass needs."""
 
     def __init__(
-        self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
+        self,
+        layers: Sequence[ConvLayer],
+        backend: Backend,
+        views: Sequence[tuple[np.ndarray, Statistics | None]],
+        label_range: LabelRange,
     ) -> None:
-        self._layers, self._backend = model.unary, backend
-        self._label_range = label_range
+        self._layers, self._backend = layers, backend
+        self.label_range = label_range
         self._kept: list[list[Array]] = [[], []]
-        views = (pair.left, pair.left_statistics), (pair.right, pair.right_statistics)
         for (image, stats), kept in zip(views, self._kept, strict=True):
-            network_in = backend.to_device(network_input(image, model.unary, stats))
-            features_forward(backend, network_in, model.unary, kept)
+            network_in = backend.to_device(network_input(image, layers, stats))
+            features_forward(backend, network_in, layers, kept)
         self.costs = correlation_forward(backend, *self._features, label_range)
 
     @property
@@ -77,26 +83,84 @@ class _UnaryPass:
 
     def backward(self, dscores: Array) -> Gradients:
         """Gradients of the Unary-CNN; both images share it, so theirs add."""
-        dfeatures = correlation_backward(self._backend, dscores, *self._features, self._label_range)
+        dfeatures = correlation_backward(self._backend, dscores, *self._features, self.label_range)
         left, right = (
             named_arrays("unary", features_backward(self._backend, gradient, kept, self._layers))
             for gradient, kept in zip(dfeatures, self._kept, strict=True)
         )
-        for name, gradient in left.items():
-            self._backend.add_to(gradient, right[name])
+        _add_gradients(self._backend, left, right)
         return left
+
+
+class _UnaryPass:
+    """Images -> matching costs of all levels of the model's pyramid, and the way back."""
+
+    def __init__(
+        self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
+    ) -> None:
+        self._backend, self._weights = backend, model.config.pyramid
+        images = [pair.left, pair.right]
+        statistics = [pair.left_statistics, pair.right_statistics]
+        self.levels: list[_LevelPass] = []
+        for level in range(1 + len(self._weights)):
+            if level > 0:
+                images, label_range = [half_size(x) for x in images], half_labels(label_range)
+            views = [
+                (image, None if stats is None else stats[level])
+                for image, stats in zip(images, statistics, strict=True)
+            ]
+            self.levels.append(_LevelPass(model.unary, backend, views, label_range))
+        costs = [level.costs for level in self.levels]
+        self._sums = pyramid_forward(backend, costs, self._weights, in_place=False)
+
+    @property
+    def costs(self) -> Array:
+        """The model's matching costs (H, W, K)."""
+        return self._sums[0]
+
+    def backward(self, dcosts: Array) -> Gradients:
+        """Gradients of the Unary-CNN and of the levels' weights from that of the costs."""
+        dlevels, dweights = pyramid_backward(self._backend, dcosts, self._sums, self._weights)
+        dscores = [
+            softmax_backward(self._backend, level.costs, gradient)
+            for level, gradient in zip(self.levels, dlevels, strict=True)
+        ]
+        named = zip(PYRAMID, dweights, strict=False)  # a model may have fewer levels
+        return self.scores_backward(dscores) | {name: np.array([x]) for name, x in named}
+
+    def scores_backward(self, dscores: Sequence[Array]) -> Gradients:
+        """Gradients of the Unary-CNN, which all levels share, from those of their scores."""
+        gradients, *others = (
+            level.backward(ds) for level, ds in zip(self.levels, dscores, strict=True)
+        )
+        for other in others:
+            _add_gradients(self._backend, gradients, other)
+        return gradients
+
+
+def _add_gradients(backend: Backend, gradients: Gradients, others: Gradients) -> None:
+    for name, gradient in gradients.items():
+        backend.add_to(gradient, others[name])
 
 
 def unary_step(
     model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange, soft: bool
 ) -> Step:
-    """Cross-entropy of the network alone (stage ``unary``)."""
-    target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
+    """Cross-entropy of the network alone (stage ``unary``): the mean over all levels."""
     forward = _UnaryPass(model, backend, pair, label_range)
-    loss, dscores = cross_entropy(backend, forward.costs, target, soft)
+    truth, share = (pair.disparity, pair.valid), 1.0 / len(forward.levels)
+    targets, losses, dscores = [], [], []
+    for index, level in enumerate(forward.levels):
+        truth = half_truth(*truth) if index else truth
+        targets.append(make_target(*truth, level.label_range).on_device(backend))
+        loss, ds = cross_entropy(backend, level.costs, targets[-1], soft)
+        if len(forward.levels) > 1:
+            backend.scale_by(ds, share)
+        losses.append(share * loss)
+        dscores.append(ds)
     label_map = cheapest_labels(backend, forward.costs)
-    figures = _training_error(backend, label_map, target, label_range)
-    return Step("cross_entropy", loss, forward.backward(dscores), figures)
+    figures = _training_error(backend, label_map, targets[0], label_range)
+    return Step("cross_entropy", sum(losses), forward.scores_backward(dscores), figures)
 
 
 def structured_step(
@@ -118,7 +182,8 @@ def structured_step(
     target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
     forward = _UnaryPass(model, backend, pair, label_range)
     kept: list[Array] = []
-    edges_in = backend.to_device(edges_input(pair.left, model.edges, pair.left_statistics))
+    stats = None if pair.left_statistics is None else pair.left_statistics[0]
+    edges_in = backend.to_device(edges_input(pair.left, model.edges, stats))
     edges = edges_forward(backend, edges_in, model.edges, kept if train_edges else None)
     hinge = structured_hinge(
         backend,
@@ -135,7 +200,7 @@ def structured_step(
     if score:
         solution = solve(backend, forward.costs, edges, config.penalties, options.iterations)
         figures |= _training_error(backend, solution.label_map, target, label_range)
-    gradients = forward.backward(softmax_backward(backend, forward.costs, hinge.df))
+    gradients = forward.backward(hinge.df)
     if kept:
         gradients |= named_arrays(
             "pairwise", edges_backward(backend, hinge.dwx, hinge.dwy, kept, model.edges)
