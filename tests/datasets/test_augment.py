@@ -421,7 +421,8 @@ def test_probabilities_of_shadows_and_clipping(coded: StereoPair) -> None:
         AugmentOptions(clipped=0.3, clipping=0.2),
     ):
         results = [augment(coded, options, np.random.default_rng(seed)) for seed in range(100)]
-        changed = sum(not np.array_equal(pair.left, coded.left) for pair in results)
+        # More than rounding, which older versions of NumPy add in a power of 1.
+        changed = sum(np.abs(pair.left - coded.left).max() > 1e-5 for pair in results)
         assert 16 < changed < 44
 
 
