@@ -15,7 +15,7 @@ from numba import uint32
 from . import optim_cpu
 from .constants import NEWTON_SCHULZ, NEWTON_SCHULZ_STEPS
 from .cuda import cudalib
-from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 from .cuda.matrices import multiply, padded
 from .cuda.sums import square_sum_of
 
@@ -39,13 +39,16 @@ def squared_norm(array: Any) -> float:
     return square_sum_of(array)
 
 
-@kernel_family(("float32",))
-def _scale_kernel(dtype: str) -> Kernel:
+@kernel_family(("float32", False), ("float32", True))
+def _scale_kernel(dtype: str, divides: bool) -> Kernel:
     @kernel(f"{dtype}[::1], {dtype}, int32", _THREADS)
-    def scale_by(array: Any, factor: Any, size: Any) -> None:
+    def scale_by(array: Any, number: Any, size: Any) -> None:
         i = uint32(cuda.grid(1))
         if i < size:
-            array[i] *= factor
+            if divides:
+                array[i] /= number
+            else:
+                array[i] *= number
 
     return scale_by
 
@@ -54,27 +57,16 @@ def scale_by(array: Any, factor: float) -> None:
     """``array *= factor``."""
     if isinstance(array, np.ndarray):
         optim_cpu.scale_by(array, factor)
-        return
-    _for_each(_scale_kernel, array, factor)
-
-
-@kernel_family(("float32",))
-def _divide_kernel(dtype: str) -> Kernel:
-    @kernel(f"{dtype}[::1], {dtype}, int32", _THREADS)
-    def divide_by(array: Any, divisor: Any, size: Any) -> None:
-        i = uint32(cuda.grid(1))
-        if i < size:
-            array[i] /= divisor
-
-    return divide_by
+    else:
+        _for_each(lambda dtype: _scale_kernel(dtype, False), array, factor)
 
 
 def divide_by(array: Any, divisor: float) -> None:
     """``array /= divisor``."""
     if isinstance(array, np.ndarray):
         optim_cpu.divide_by(array, divisor)
-        return
-    _for_each(_divide_kernel, array, divisor)
+    else:
+        _for_each(lambda dtype: _scale_kernel(dtype, True), array, divisor)
 
 
 @kernel_family(("float32",))
@@ -96,6 +88,18 @@ def add_to(target: Any, source: Any) -> None:
     _for_each(_add_kernel, target, source.reshape(-1))
 
 
+@device_function
+def _moved(
+    parameter: Any, velocity: Any, gradient: Any, momentum: Any, nesterov: Any, weight_decay: Any,
+    i: Any,
+) -> Any:  # fmt: skip
+    """Update element i of the velocity and return the direction of its step."""
+    slope = gradient[i] + weight_decay * parameter[i]
+    speed = momentum * velocity[i] + slope
+    velocity[i] = speed
+    return slope + momentum * speed if nesterov else speed
+
+
 @kernel_family(("float32",))
 def _sgd_kernel(dtype: str) -> Kernel:
     @kernel(
@@ -108,12 +112,9 @@ def _sgd_kernel(dtype: str) -> Kernel:
     ) -> None:  # fmt: skip
         i = uint32(cuda.grid(1))
         if i < size:
-            slope = gradient[i] + weight_decay * parameter[i]
-            speed = momentum * velocity[i] + slope
-            velocity[i] = speed
-            if nesterov:
-                speed = slope + momentum * speed
-            parameter[i] -= lr * speed
+            parameter[i] -= lr * _moved(
+                parameter, velocity, gradient, momentum, nesterov, weight_decay, i
+            )
 
     return sgd_update
 
@@ -151,12 +152,9 @@ def _advance_kernel(dtype: str) -> Kernel:
     ) -> None:  # fmt: skip
         i = uint32(cuda.grid(1))
         if i < size:
-            slope = gradient[i] + weight_decay * parameter[i]
-            speed = momentum * velocity[i] + slope
-            velocity[i] = speed
-            if nesterov:
-                speed = slope + momentum * speed
-            direction[i] = speed
+            direction[i] = _moved(
+                parameter, velocity, gradient, momentum, nesterov, weight_decay, i
+            )
 
     return advance
 
