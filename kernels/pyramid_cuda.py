@@ -13,7 +13,13 @@ from .cuda.sums import sum_of
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
-_THREADS = 64  # labels of one pixel
+_THREADS = 64  # a block goes through the labels of a pixel in chunks of so many coarse ones
+_FINE = 2 * _THREADS  # fine labels of a chunk
+# Sizes of shared arrays have to be plain constants.
+_COARSE_AND_NEXT = _THREADS + 1
+# Even labels first, then odd ones, half a warp off, so that both halves of a warp find free banks.
+_ODD = _THREADS + 16
+_EVEN_AND_ODD = _ODD + _THREADS
 
 
 @device_function
@@ -25,7 +31,11 @@ def _beside(position: Any, size: Any) -> Any:
 
 @kernel_family(("float32",))
 def _add_kernel(dtype: str) -> Kernel:
-    """total (H, W, K) = fine + coarse (H', W', K'), all flat; a block for every fine pixel."""
+    """total (H, W, K) = fine + coarse (H', W', K'), all flat; a block for every fine pixel.
+
+    The costs between four coarse pixels are computed once and shared by the labels that lie
+    between them.
+    """
     number = getattr(numba, dtype)
 
     @device_function
@@ -46,6 +56,8 @@ def _add_kernel(dtype: str) -> Kernel:
         total: Any, fine: Any, coarse: Any, weight: Any, width: Any, label_count: Any,
         rows: Any, columns: Any, coarse_count: Any,
     ) -> None:  # fmt: skip
+        between = cuda.shared.array(_COARSE_AND_NEXT, number)
+        thread = int32(cuda.threadIdx.x)
         x = int32(cuda.blockIdx.x)
         y = int32(cuda.blockIdx.y)
         pitch = int32(columns * coarse_count)
@@ -54,14 +66,23 @@ def _add_kernel(dtype: str) -> Kernel:
         near = int32((x // 2) * coarse_count)
         far = int32(_beside(x, columns) * coarse_count)
         first = int32((y * width + x) * label_count)
-        for k in range(int32(cuda.threadIdx.x), label_count, _THREADS):
-            below = int32(k // 2)
-            cost = mixed(coarse, near_row, far_row, near, far, below)
-            if k % 2 == 1:
-                above = mixed(coarse, near_row, far_row, near, far, int32(below + 1))
-                cost = number(0.5) * (cost + above)
-            i = uint32(first + k)
-            total[i] = fine[i] + weight * cost
+        for begin in range(int32(0), label_count, _FINE):
+            k = int32(begin // 2 + thread)
+            if k < coarse_count:
+                between[thread] = mixed(coarse, near_row, far_row, near, far, k)
+            k = int32(begin // 2 + _THREADS)
+            if thread == 0 and k < coarse_count:
+                between[_THREADS] = mixed(coarse, near_row, far_row, near, far, k)
+            cuda.syncthreads()
+            for half in range(2):
+                local = int32(half * _THREADS + thread)
+                if begin + local < label_count:
+                    below = int32(local // 2)
+                    # An even label lies on a coarse one, an odd one between two.
+                    cost = number(0.5) * (between[below] + between[below + local % 2])
+                    i = uint32(first + begin + local)
+                    total[i] = fine[i] + weight * cost
+            cuda.syncthreads()
 
     return add_upsampled
 
@@ -82,7 +103,8 @@ def upsample_forward(fine: Any, coarse: Any, weight: float, in_place: bool = Tru
 def _gather_kernel(dtype: str) -> Kernel:
     """dfine (H, W, K) -> dcoarse (H', W', K') and its product with coarse, all flat.
 
-    A block for every coarse pixel: it gathers from the up to 4x4 fine pixels that read it.
+    A block for every coarse pixel: it adds up the gradients of the up to 4x4 fine pixels that read
+    it, label by label, and then those of the labels that lie beside each coarse one.
     """
     number = getattr(numba, dtype)
 
@@ -105,25 +127,46 @@ def _gather_kernel(dtype: str) -> Kernel:
         dfine: Any, coarse: Any, weight: Any, dcoarse: Any, products: Any,
         height: Any, width: Any, label_count: Any, rows: Any, columns: Any, coarse_count: Any,
     ) -> None:  # fmt: skip
+        # The chunk's fine labels 2k are at k, 2k + 1 at _ODD + k; that before them at _ODD - 1.
+        sums = cuda.shared.array(_EVEN_AND_ODD, number)
+        thread = int32(cuda.threadIdx.x)
         column = int32(cuda.blockIdx.x)
         row = int32(cuda.blockIdx.y)
-        for k in range(int32(cuda.threadIdx.x), coarse_count, _THREADS):
-            total = number(0)
+        pixel = int32((row * columns + column) * coarse_count)
+        before = number(0)
+        for begin in range(int32(0), label_count, _FINE):
+            low = number(0)
+            high = number(0)
+            k = int32(begin + thread)
             for y in range(int32(max(2 * row - 1, 0)), int32(min(2 * row + 3, height))):
                 for x in range(int32(max(2 * column - 1, 0)), int32(min(2 * column + 3, width))):
-                    first = int32((y * width + x) * label_count)
-                    at = int32(2 * k)
+                    part = share(y, row, rows) * share(x, column, columns)
+                    at = int32((y * width + x) * label_count + k)
+                    if k < label_count:
+                        low += part * dfine[uint32(at)]
+                    if k + _THREADS < label_count:
+                        high += part * dfine[uint32(at + _THREADS)]
+            place = int32(thread // 2 + (_ODD if thread % 2 else 0))
+            sums[place] = low
+            sums[place + _THREADS // 2] = high
+            if thread == 0:
+                sums[_ODD - 1] = before
+            cuda.syncthreads()
+            before = sums[_EVEN_AND_ODD - 1]
+            # The last chunk has one more coarse label, if the number of fine ones is even.
+            for coarse_label in range(thread, _THREADS + 1, _THREADS):
+                j = int32(begin // 2 + coarse_label)
+                if j < coarse_count and (coarse_label < _THREADS or j == coarse_count - 1):
+                    beside = sums[_ODD - 1 + coarse_label]
                     moved = number(0)
-                    if at < label_count:
-                        moved += dfine[uint32(first + at)]
-                    if 0 < at <= label_count:
-                        moved += number(0.5) * dfine[uint32(first + at - 1)]
-                    if at + 1 < label_count:
-                        moved += number(0.5) * dfine[uint32(first + at + 1)]
-                    total += share(y, row, rows) * share(x, column, columns) * moved
-            i = uint32((row * columns + column) * coarse_count + k)
-            dcoarse[i] = weight * total
-            products[i] = total * coarse[i]
+                    if coarse_label < _THREADS:
+                        moved = sums[coarse_label]
+                        beside += sums[_ODD + coarse_label]
+                    moved += number(0.5) * beside
+                    i = uint32(pixel + j)
+                    dcoarse[i] = weight * moved
+                    products[i] = moved * coarse[i]
+            cuda.syncthreads()
 
     return gather_upsampled
 

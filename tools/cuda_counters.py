@@ -70,6 +70,10 @@ def training_launches() -> Launches:
         ds = b.softmax_backward(volume, gradients.df)
         b.scores_backward(ds, *(0.1 * random_array(height, width, CHANNELS) for _ in range(2)),
                           np.arange(LABELS))  # fmt: skip
+        size = -(-height // 2), -(-width // 2), LABELS // 2 + 1
+        fine, coarse = b.to_device(volume), b.to_device(random_array(*size))
+        b.upsample_forward(fine, coarse, 0.5, False)
+        b.upsample_backward(fine, coarse, 0.5)
         b.refine(minorant, b.argmin(volume), 1.0)
         b.contrast_weights(rng.random((height, WIDTH, 3)).astype(np.float32), 0.2, 20.0, 0.9)
         b.magnitude_backward(*b.magnitude_forward(random_array(height, width, 2), 1.0),

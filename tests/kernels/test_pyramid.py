@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 from support.gradcheck import assert_gradients
 
-SHAPES = [(1, 1, 1), (2, 2, 2), (1, 5, 3), (6, 1, 8), (5, 7, 9), (8, 10, 70)]
+SHAPES = [
+    (1, 1, 1), (2, 2, 2), (1, 5, 3), (6, 1, 8), (5, 7, 9), (8, 10, 70), (2, 3, 128), (3, 2, 257),
+    (2, 2, 260),
+]  # fmt: skip
 
 
 def coarse_shape(shape):
