@@ -282,8 +282,9 @@ def test_matching_costs_refuse_what_match_refuses(stereo):
     for right in (IMAGE[:, :5], IMAGE[:4], np.full((6, 8, 3), 200.0)):
         with pytest.raises(hs.StereoError):
             stereo.matching_costs(IMAGE, right, LABELS)
-    with pytest.raises(hs.StereoError, match="labels are a int"):
-        stereo.matching_costs(IMAGE, IMAGE, 4)
+    for costs_of in (stereo.matching_costs, stereo.level_costs):
+        with pytest.raises(hs.StereoError, match="labels are a int"):
+            costs_of(IMAGE, IMAGE, 4)
 
 
 def test_either_byte_order(stereo, views):

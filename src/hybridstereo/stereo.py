@@ -208,9 +208,8 @@ class Stereo:
         )
         options = options.resolved(self.model.config)
         left_image, right_image = self._read_pair(left, right, channels)
-        height, width, _ = left_image.shape
         if labels is None:
-            label_range = self.label_range(width, options, search_range)
+            label_range = self.label_range(left_image.shape[1], options, search_range)
         elif (disparities, min_disparity, step, paper_labels, search_range) == _NOT_GIVEN:
             label_range = _checked_labels(labels)
         else:
@@ -219,7 +218,7 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
-        require_memory(self.model, height, width, label_range.count, self.backend)
+        self._require_memory(left_image, label_range)
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, clock)
@@ -254,25 +253,28 @@ class Stereo:
         StereoError
             As for `match`.
         """
-        left_image, right_image = self._read_pair(left, right, channels)
-        label_range = _checked_labels(labels)
-        height, width, _ = left_image.shape
-        require_memory(self.model, height, width, label_range.count, self.backend)
+        images = self._read_pair(left, right, channels)
+        self._require_memory(images[0], _checked_labels(labels))
         with kernels.limited_threads(self.threads):
-            costs = self._matching_costs(left_image, right_image, label_range, StageClock())
-            return self.backend.to_host(costs)
+            return self.backend.to_host(self._matching_costs(*images, labels, StageClock()))
 
     def level_costs(
-        self, left: np.ndarray, right: np.ndarray, labels: LabelRange
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        labels: LabelRange,
+        *,
+        channels: ChannelOrder = "rgb",
     ) -> list[np.ndarray]:
         """The costs of each level of the model's pyramid, before they are added up.
 
         The first are those of the images themselves, which are all that a model without a pyramid
         has; arguments as for `matching_costs`.
         """
-        left_image, right_image = self._read_pair(left, right, "rgb")
+        images = self._read_pair(left, right, channels)
+        self._require_memory(images[0], _checked_labels(labels))
         with kernels.limited_threads(self.threads):
-            levels = self._level_costs(left_image, right_image, labels, StageClock())
+            levels = self._level_costs(*images, labels, StageClock())
             return [self.backend.to_host(costs) for costs in levels]
 
     def optimise(
@@ -353,6 +355,11 @@ class Stereo:
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
+    def _require_memory(self, left: np.ndarray, label_range: LabelRange) -> None:
+        """Refuse a pair that does not fit, before the work."""
+        height, width, _ = left.shape
+        require_memory(self.model, height, width, label_range.count, self.backend)
+
     def _matching_costs(
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
     ) -> Array:
@@ -402,7 +409,7 @@ class Stereo:
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
-            iterations = options.iterations or config.iterations
+            iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
                 solution = solve(backend, costs, edges, config.penalties, iterations)
                 label_map, minorant, bounds = (

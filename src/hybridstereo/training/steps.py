@@ -93,7 +93,7 @@ class _LevelPass:
 
 
 class _UnaryPass:
-    """Images -> matching costs of all levels of the model's pyramid, and the way back."""
+    """Images -> matching costs of all levels of the model's pyramid, forward and backward."""
 
     def __init__(
         self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
