@@ -28,7 +28,15 @@ LAYERS = (
     {"errors"},
     {"io", "labels", "metrics", "charts", "tables", "opencv"},
     {"system", "synthetic", "clock", "device"},
-    {"features", "correlation", "pyramid", "edges", "crf", "disparity"},  # the stages
+    {
+        "features",
+        "correlation",
+        "pyramid",
+        "edges",
+        "crf",
+        "disparity",
+        "search_range",
+    },  # the stages
     {"model", "datasets"},
     {"models", "memory", "options"},
     {"stereo"},

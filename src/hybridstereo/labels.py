@@ -81,14 +81,16 @@ def labels_for(
     step: float | None = None,
     paper_labels: bool = False,
     search_range: int | None = None,
+    found: LabelRange | None = None,
     width: int | None = None,
 ) -> LabelRange:
     """The labels of a pair: the one policy of inference, evaluation and training.
 
     The number asked for is taken exactly.  Otherwise the labels cover what the pair's data set
     says to search, whatever the size of the image.  Where no data set says anything, they cover
-    the span of the model's default, at most the width of the image: no pixel could have a larger
-    disparity, and the labels would only cost time.
+    what was found in the pair itself.  Where nothing was found either, they cover the span of the
+    model's default, at most the width of the image: no pixel could have a larger disparity, and
+    the labels would only cost time.
 
     Parameters
     ----------
@@ -100,6 +102,8 @@ def labels_for(
         Round the number of labels as the published program does.
     search_range
         How many whole disparities from 0 the data set says to search; None if it says nothing.
+    found
+        The disparities that the pair shows; None if they were not looked for, or not found.
     width
         Of the image, in pixels; None if unknown.
 
@@ -111,14 +115,20 @@ def labels_for(
     100
     >>> labels_for(LabelRange(0.0, 128), search_range=70, width=100).count
     70
+    >>> labels_for(LabelRange(0.0, 128), found=LabelRange(-8.0, 41), step=0.5).count
+    81
     """
-    minimum = default.minimum if min_disparity is None else min_disparity
+    if disparities is not None or search_range is not None:
+        found = None
+    minimum = (found or default).minimum if min_disparity is None else min_disparity
     pitch = default.step if step is None else step
     LabelRange(minimum, 1, pitch)  # refuses a minimum or a step that means nothing
     if disparities is not None:
         count = disparities
     elif search_range is not None:
         count = max(math.ceil((search_range - min(minimum, 0.0)) / pitch), 1)
+    elif found is not None:
+        count = max(math.floor((found.maximum - minimum) / pitch) + 1, 1)
     else:
         span = (default.count - 1) * default.step
         if width is not None:

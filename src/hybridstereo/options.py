@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class MatchOptions:
     Attributes
     ----------
     disparities
-        Number of labels, exactly.
+        Number of labels, exactly; ``auto``: those that the pair itself shows.
     min_disparity
         Smallest disparity in pixels, may be negative.
     step
@@ -33,7 +34,7 @@ class MatchOptions:
         Sub-label refinement; by default with ``crf`` only, as in the paper.
     """
 
-    disparities: int | None = None
+    disparities: int | Literal["auto"] | None = None
     min_disparity: float | None = None
     step: float | None = None
     paper_labels: bool = False

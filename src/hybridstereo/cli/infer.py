@@ -12,6 +12,7 @@ import click
 
 from ..errors import InputError, OutputError
 from .options import (
+    LabelCount,
     announce_device,
     device_option,
     iterations_option,
@@ -19,6 +20,9 @@ from .options import (
     threads_option,
 )
 from .progress import Progress
+
+# Of the pixels on the first or last label: above this the user hears of it.
+_MANY_AT_ENDS = 0.01
 
 if TYPE_CHECKING:
     from ..options import MatchOptions
@@ -49,21 +53,30 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--disparities",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Number of disparity labels, exactly.  [default: the model's, at most the image's width]",
+    type=LabelCount(),
+    default="auto",
+    metavar="N|auto",
+    help="Number of disparity labels, exactly; auto finds the range in the pair itself and says "
+    "what it took.",
 )
 @click.option(
     "--min-disparity",
     type=float,
     metavar="M",
-    help="Smallest disparity in pixels, may be negative.  [default: the model's]",
+    help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
+    "model's]",
 )
 @click.option(
     "--step",
     type=click.FloatRange(min=0, min_open=True),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
+)
+@click.option(
+    "--calib",
+    metavar="FILE",
+    help="Middlebury's calib.txt of the pair: with --disparities auto, its range (vmin and vmax, "
+    "else ndisp) is searched.",
 )
 @click.option(
     "--paper-labels",
@@ -114,6 +127,7 @@ def infer(
     output: str | None,
     color: str | None,
     model: str,
+    calib: str | None,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
@@ -133,7 +147,7 @@ def infer(
     """
     if right is None and volume is None:
         raise click.UsageError("Missing argument 'RIGHT': only --volume works without it.")
-    if volume is not None and (options["disparities"] is not None or options["paper_labels"]):
+    if volume is not None and (options["disparities"] != "auto" or options["paper_labels"]):
         raise InputError(
             "A cost volume has a fixed number of labels",
             "Leave out `disparities` and `paper_labels`",
@@ -149,7 +163,7 @@ def infer(
 
     _check_outputs(output, color, save_volume, save_volume_crf)
     _check_distinct(
-        inputs=(left, right, volume), outputs=(output, color, save_volume, save_volume_crf)
+        inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
     )
     stereo = Stereo(model, device, threads)
     announce_device(device)
@@ -164,9 +178,10 @@ def infer(
     with Progress() as progress:
         show = progress.stage
         if volume is None:
-            result = stereo.match(
-                left, str(right), **vars(settings), volumes=wants_volumes, on_stage=show
-            )
+            chosen = vars(settings)
+            if calib is not None and settings.disparities == "auto":
+                chosen = _calibrated(calib, stereo, settings)
+            result = stereo.match(left, str(right), **chosen, volumes=wants_volumes, on_stage=show)
         else:
             result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
     outputs = _write_map(result, output, color)
@@ -178,6 +193,7 @@ def infer(
             label_range = result.label_range
             write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
+    _tell_range(result)
     if as_json:
         click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
     else:
@@ -217,6 +233,31 @@ def _check_distinct(inputs: Sequence[str | None], outputs: Sequence[str | None])
         taken[place] = "an output"
 
 
+def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:
+    """The arguments of `Stereo.match` with the range that a calibration file states."""
+    from ..io.calib import read_calibration
+    from ..labels import LabelRange, labels_for
+
+    stated = read_calibration(calib).disparity_range
+    if stated is None:
+        raise InputError(
+            f"{calib} states no disparity range",
+            "Leave out `calib`, or add a line such as ndisp=64 to the file",
+        )
+    labels = labels_for(
+        stereo.model.config.label_range,
+        min_disparity=settings.min_disparity,
+        step=settings.step,
+        paper_labels=settings.paper_labels,
+        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
+    )
+    click.echo(
+        f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {calib}", err=True
+    )
+    others = {name: getattr(settings, name) for name in ("iterations", "method", "refine")}
+    return {"labels": labels, **others}
+
+
 def _optimise(
     stereo: Stereo,
     left: str,
@@ -252,6 +293,27 @@ def _optimise(
         volumes=volumes,
         on_stage=on_stage,
     )
+
+
+def _tell_range(result: StereoResult) -> None:
+    """Say which labels were searched if the user did not, and whether they were too few."""
+    label_range = result.label_range
+    labels = f"{label_range.minimum:g} to {label_range.maximum:g}"
+    if result.range_from == "pair":
+        click.echo(f"hstereo: disparities {labels}, found in the pair", err=True)
+    elif result.range_from == "model":
+        click.echo(
+            f"hstereo: the views agree at too few points to find the range; searched {labels}, the "
+            "model's default. If that is wrong, give --disparities and --min-disparity.",
+            err=True,
+        )
+    if result.at_range_ends > _MANY_AT_ENDS:
+        click.echo(
+            f"hstereo: {100 * result.at_range_ends:.1f} % of the pixels have the first or the last "
+            f"disparity of {labels}: the range may be too short. Give more --disparities, or "
+            "another --min-disparity.",
+            err=True,
+        )
 
 
 def _write_map(result: StereoResult, output: str, color: str | None) -> dict[str, str]:
@@ -293,6 +355,8 @@ def _report(
             "min_disparity": label_range.minimum,
             "max_disparity": label_range.maximum,
             "step": label_range.step,
+            "from": result.range_from,
+            "at_ends": result.at_range_ends,
         },
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],

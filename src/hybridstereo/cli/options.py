@@ -25,6 +25,24 @@ class DeviceName(click.ParamType):
         return str(value)
 
 
+class LabelCount(click.ParamType):
+    """A number of labels, or ``auto``."""
+
+    name = "labels"
+    _number = click.IntRange(min=1)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """Refuse numbers below 1."""
+        if value == "auto":
+            return "auto"
+        try:
+            return int(self._number.convert(value, param, ctx))
+        except click.BadParameter:
+            return self.fail(f"'{value}' is neither 'auto' nor a whole number above 0", param, ctx)
+
+
 device_option = click.option(
     "--device",
     type=DeviceName(),

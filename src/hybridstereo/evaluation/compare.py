@@ -214,7 +214,10 @@ def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
         if name == "argmax":
             methods += [ModelMethod(f"{x} argmax", stereo, alone, True) for x, stereo in loaded]
         else:
-            methods.append(OpenCvMethod(name, dataset, options.threads, options.match.disparities))
+            # OpenCV has no way to find a range: it gets that of the data set.
+            wanted = options.match.disparities
+            count = None if wanted == "auto" else wanted
+            methods.append(OpenCvMethod(name, dataset, options.threads, count))
     methods += [_maps_method(value) for value in options.maps]
     if options.volumes:
         methods += _volume_methods(options, loaded[0][1])

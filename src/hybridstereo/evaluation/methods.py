@@ -92,6 +92,8 @@ class ModelMethod:
         else:
             parts.append("argmax of the network, no CRF")
         parts.append("refined" if options.refine else "not refined")
+        if options.disparities == "auto":
+            parts.append("range found in each pair")
         if options.paper_labels:
             parts.append("labels rounded as in the paper")
         return ", ".join([*parts, self._stereo.device])

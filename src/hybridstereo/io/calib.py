@@ -51,6 +51,13 @@ class Calibration:
     vmin: float | None = None
     vmax: float | None = None
 
+    @property
+    def disparity_range(self) -> tuple[int, int] | None:
+        """The first and the last whole disparity to search: the tight range, else the bound."""
+        if self.vmin is not None and self.vmax is not None and self.vmin <= self.vmax:
+            return math.floor(self.vmin), math.ceil(self.vmax)
+        return None if self.ndisp is None else (0, self.ndisp - 1)
+
 
 def read_calibration(path: str | Path) -> Calibration:
     """Read a ``calib.txt``.

@@ -12,6 +12,9 @@ from .census import census_model
 
 DEFAULT_MODEL = "general"
 
+SCOUT_MODEL = "general-fast"
+"""The model that finds the disparity range of a pair; small, so that it costs next to nothing."""
+
 BEST_MODEL = "best.h5"
 """The file of a run folder that holds the best model so far."""
 
