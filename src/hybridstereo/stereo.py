@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -32,6 +32,8 @@ from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, load_model
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
+from .rectification import Rectification
+from .rectification import rectify as rectify_right
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
@@ -62,6 +64,8 @@ class StereoResult:
     costs, minorant
         float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
         asked for; there is no minorant without a CRF.
+    rectification
+        How the right view was corrected, if that was asked for.
     """
 
     disparity: np.ndarray
@@ -72,6 +76,7 @@ class StereoResult:
     seconds: dict[str, float]
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
+    rectification: Rectification | None = None
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape
@@ -163,6 +168,7 @@ class Stereo:
         refine: bool | None = None,
         labels: LabelRange | None = None,
         search_range: int | None = None,
+        rectify: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         on_stage: OnStage | None = None,
@@ -191,6 +197,8 @@ class Stereo:
             The labels themselves, instead of the options about them.
         search_range
             How many disparities from 0 the data set says to search, if nothing above says more.
+        rectify
+            Correct rows of the right view that lie too high or too low (`rectification`).
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
@@ -220,9 +228,14 @@ class Stereo:
             )
         self._require_memory(left_image, label_range)
         clock = StageClock(on_stage, self.backend.synchronize)
+        found = None
+        if rectify:
+            with clock.stage("rectification"):
+                right_image, found = rectify_right(left_image, right_image)
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, clock)
-            return self._optimise(costs, left_image, label_range, options, volumes, clock)
+            result = self._optimise(costs, left_image, label_range, options, volumes, clock)
+        return replace(result, rectification=found)
 
     __call__ = match
 

@@ -34,6 +34,7 @@ RECEIVERS = {
 UNTIED = {
     ("infer", "output"): "named after the left image",
     ("infer", "color"): "named after the left image, unless --output is given",
+    ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",

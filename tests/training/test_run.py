@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hybridstereo import kernels, memory
-from hybridstereo.datasets import StereoPair
+from hybridstereo.datasets import StereoPair, rectified
 from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.io.weights import read_weights
 from hybridstereo.labels import LabelRange
@@ -61,6 +61,23 @@ def weights_of(path) -> dict[str, bytes]:
     stored = read_weights(path)
     numbers = {k: str(v).encode() for k, v in stored.config.items() if "position" not in k}
     return numbers | {name: array.tobytes() for name, array in stored.tensors.items()}
+
+
+def test_rectify_corrects_what_is_trained_and_validated_on(options, tmp_path, monkeypatch):
+    corrected = []
+
+    def spy(dataset):
+        corrected.append(rectified(dataset))
+        return corrected[-1]
+
+    monkeypatch.setattr("hybridstereo.training.run.rectified", spy)
+    monkeypatch.setattr("hybridstereo.training.run._run_stages", lambda context, *_: context)
+    context = train(replace(options, rectify=True, stage="unary"), tmp_path / "run")
+    assert context.dataset is corrected[0]
+    assert set(context.training) | set(context.validation) == set(corrected[0].samples)
+    pair = context.cache.load(context.validation[0])
+    assert pair.rectification is not None
+    assert options_from_config(RunFolder(tmp_path / "run").config()).rectify
 
 
 def test_all_stages_fill_the_run_folder(options, tmp_path):

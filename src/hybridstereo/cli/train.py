@@ -83,6 +83,11 @@ class _Size(click.ParamType):
 )
 @click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
 @click.option(
+    "--rectify",
+    is_flag=True,
+    help="Correct rows of the right views that lie too high or too low, once per pair.",
+)
+@click.option(
     "--augment/--no-augment",
     default=True,
     help="Flip, scale and slightly misalign pairs; in half of them, vary gain, gamma, colour, "

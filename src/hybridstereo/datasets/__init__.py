@@ -8,6 +8,7 @@ Opening a data set finds its files; a pair is read when it is loaded::
 """
 
 from hybridstereo.datasets.pair import StereoPair
+from hybridstereo.datasets.rectifying import rectified
 from hybridstereo.datasets.registry import KINDS, NAMES, open_dataset, parse_roots
 from hybridstereo.datasets.samples import Dataset, Sample
 from hybridstereo.datasets.splits import split, split_named
@@ -20,6 +21,7 @@ __all__ = [
     "StereoPair",
     "open_dataset",
     "parse_roots",
+    "rectified",
     "split",
     "split_named",
 ]

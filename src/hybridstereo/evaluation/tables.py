@@ -58,6 +58,9 @@ def as_dict(evaluation: Evaluation) -> dict[str, Any]:
         "seconds": {
             method.name: mean_seconds(evaluation, method.name) for method in evaluation.methods
         },
+        "rectifications": {
+            scene: found.as_dict() for scene, found in evaluation.rectifications.items()
+        },
         "failed": len(evaluation.failures),
     }
 
@@ -145,7 +148,13 @@ def _heading(evaluation: Evaluation, rules: Rules) -> str:
     region = "non-occluded pixels unless 'all'" if masked else "all known pixels"
     scenes = "1 scene" if count == 1 else f"{count} scenes"
     units = "bad, d1, invalid in %, errors in px"
-    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}; {units}"
+    views = "; right views corrected" if evaluation.rectifications else ""
+    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}{views}; {units}"
+
+
+def rectification_notes(evaluation: Evaluation) -> list[str]:
+    """What was done to the right view of each scene, one line each."""
+    return [f"{scene}: {found.describe()}" for scene, found in evaluation.rectifications.items()]
 
 
 def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
@@ -158,6 +167,10 @@ def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
         for name, count in measured.items()
         if count < most
     ]
+    corrections = rectification_notes(evaluation)
+    if corrections:
+        notes += ["", "Every method got the right view with its rows corrected:"]
+        notes += [f"  {line}" for line in corrections]
     failures = evaluation.failures
     if failures:
         share = f"{len(failures)} of {len(evaluation.results)}"

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..datasets import open_dataset, split, split_named
+from ..datasets import open_dataset, rectified, split, split_named
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
@@ -99,6 +99,7 @@ class TrainOptions:
     steps: int | None = None
     minutes: float | None = None
     crop: tuple[int, int] | None = None
+    rectify: bool = False
     augment: bool = True
     batch: int = 1
     optimizer: str = "sgd"
@@ -207,6 +208,8 @@ def train(
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
+    if options.rectify:
+        dataset = rectified(dataset)
     if options.val_scenes:
         training, validation = split_named(dataset, options.val_scenes)
     else:

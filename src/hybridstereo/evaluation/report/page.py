@@ -77,12 +77,17 @@ def render(
         counts=escape(
             f"{plural(len(evaluation.scenes), 'scene')}, "
             f"{plural(len(evaluation.methods), 'method')}"
+            + (", right views corrected" if evaluation.rectifications else "")
         ),
         failures=_failures(evaluation.failures),
         summary=summary_table(evaluation, summaries),
         settings="".join(
             f"<dt>{escape(method.name)}</dt><dd>{escape(method.settings)}</dd>"
             for method in evaluation.methods
+        )
+        + "".join(
+            f"<dt>Right view of {escape(scene)}</dt><dd>{escape(found.describe())}</dd>"
+            for scene, found in evaluation.rectifications.items()
         ),
         curves=curve_chart(
             CURVE_ERRORS.tolist(), {name: one.curve for name, one in summaries.items()}
