@@ -31,7 +31,14 @@ from .pictures import (
     color_bar,
     error_palette,
 )
-from .tables import Summary, figures_table, finite_values, groups, summary_table
+from .tables import (
+    Summary,
+    figures_table,
+    finite_values,
+    groups,
+    spread_table,
+    summary_table,
+)
 from .text import duration, is_percentage, label, number, plural
 
 _WIDE = 2.2  # width by height from which on pictures get larger tiles
@@ -81,6 +88,7 @@ def render(
         ),
         failures=_failures(evaluation.failures),
         summary=summary_table(evaluation, summaries),
+        spread=spread_table(evaluation),
         settings="".join(
             f"<dt>{escape(method.name)}</dt><dd>{escape(method.settings)}</dd>"
             for method in evaluation.methods
