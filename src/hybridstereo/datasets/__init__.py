@@ -11,7 +11,7 @@ from hybridstereo.datasets.pair import StereoPair
 from hybridstereo.datasets.rectifying import rectified
 from hybridstereo.datasets.registry import KINDS, NAMES, open_dataset, parse_roots
 from hybridstereo.datasets.samples import Dataset, Sample
-from hybridstereo.datasets.splits import split, split_named
+from hybridstereo.datasets.splits import split, split_named, take_out
 
 __all__ = [
     "KINDS",
@@ -24,4 +24,5 @@ __all__ = [
     "rectified",
     "split",
     "split_named",
+    "take_out",
 ]
