@@ -387,21 +387,26 @@ class Stereo:
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        backend, layers = self.backend, self._loaded.unary
-        levels = []
-        for level in range(1 + len(self.model.config.pyramid)):
-            with clock.stage("input"):
-                if level > 0:
-                    left, right = half_size(left), half_size(right)
-                    label_range = half_labels(label_range)
-                inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
-            with clock.stage("unary_cnn"):
-                # Popped, so that an input is freed as soon as its features exist.
-                features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
-            with clock.stage("correlation"):
-                levels.append(correlation_forward(backend, features[0], features[1], label_range))
-            del features
+        levels = [self._unary_costs(left, right, label_range, clock)]
+        for _ in self.model.config.pyramid:
+            with clock.stage("pyramid"):
+                left, right = half_size(left), half_size(right)
+                label_range = half_labels(label_range)
+                levels.append(self._unary_costs(left, right, label_range, StageClock()))
         return levels
+
+    def _unary_costs(
+        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+    ) -> Array:
+        """Images of one size -> features -> correlation."""
+        backend, layers = self.backend, self._loaded.unary
+        with clock.stage("input"):
+            inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
+        with clock.stage("unary_cnn"):
+            # Popped, so that an input is freed as soon as its features exist.
+            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+        with clock.stage("correlation"):
+            return correlation_forward(backend, features[0], features[1], label_range)
 
     def _optimise(
         self,

@@ -123,9 +123,9 @@ if TYPE_CHECKING:
 @click.option(
     "--components",
     is_flag=True,
-    help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not; of models with a pyramid also "
-    "+pyramid. --model names run folders of "
-    "'hstereo train', or files as unary=FILE, crf=FILE, joint=FILE, full=FILE.",
+    help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not; with a pyramid, +pyramid as "
+    "well. --model names run folders of 'hstereo train', or files as unary=FILE, crf=FILE, "
+    "joint=FILE, full=FILE.",
 )
 @click.option(
     "--submission",
