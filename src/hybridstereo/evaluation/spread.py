@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .results import Evaluation
@@ -65,8 +65,11 @@ def values_of(evaluation: Evaluation, method: str, figure: str) -> dict[str, flo
 def spread_of(evaluation: Evaluation, method: str, figure: str | None = None) -> Spread | None:
     """The spread of a figure, by default the one to rank by; None without a value."""
     values = values_of(evaluation, method, figure or evaluation.primary)
-    if not values:
-        return None
+    return spread(values) if values else None
+
+
+def spread(values: Mapping[str, float]) -> Spread:
+    """The spread of values by scene, of which there is at least one."""
     worst = max(values, key=lambda scene: values[scene])
     numbers = list(values.values())
     return Spread(
@@ -93,7 +96,14 @@ def defeats(evaluation: Evaluation) -> list[Defeat]:
         ours = values_of(evaluation, model, evaluation.primary)
         for baseline in (x.name for x in evaluation.methods if x.kind == "baseline"):
             theirs = values_of(evaluation, baseline, evaluation.primary)
-            both = [scene for scene in ours if scene in theirs]
-            lost = tuple(scene for scene in both if theirs[scene] < ours[scene])
-            found.append(Defeat(model, baseline, lost, len(both)))
+            found.append(compared(model, ours, baseline, theirs))
     return found
+
+
+def compared(
+    model: str, ours: Mapping[str, float], baseline: str, theirs: Mapping[str, float]
+) -> Defeat:
+    """A model beside a baseline, both by scene."""
+    both = [scene for scene in ours if scene in theirs]
+    lost = tuple(scene for scene in both if theirs[scene] < ours[scene])
+    return Defeat(model, baseline, lost, len(both))
