@@ -26,12 +26,15 @@ def pair() -> StereoPair:
     return build_pair("scene", scene.left, lowered(scene.right, 1.5), scene.disparity)
 
 
+FILES = (Path("left.png"), Path("right.png"), Path("truth.pfm"))
+
+
 def dataset_of(*samples: Sample) -> Dataset:
     return Dataset(samples, {"x": 1.0})
 
 
 def test_right_views_are_corrected_when_they_are_read(pair):
-    dataset = rectified(dataset_of(Sample("a", "a", "x", (), lambda: pair)))
+    dataset = rectified(dataset_of(Sample("a", "a", "x", FILES, lambda: pair)))
     better = dataset.load(dataset.samples[0])
     assert better.rectification.corrects
     assert better.rectification.before == pytest.approx(1.5, abs=0.2)
@@ -46,7 +49,7 @@ def test_cached_pairs_are_the_corrected_ones(pair, monkeypatch):
     calls = []
     module = "hybridstereo.datasets.rectifying.estimate"
     monkeypatch.setattr(module, partial(_counted, calls))
-    dataset = rectified(dataset_of(Sample("a", "a", "x", (), lambda: pair)))
+    dataset = rectified(dataset_of(Sample("a", "a", "x", FILES, lambda: pair)))
     caches = [PairCache(dataset, size) for size in (1 << 30, 0)]
     loaded = [cache.load(dataset.samples[0]) for cache in caches for _ in range(2)]
     assert len(calls) == 1
@@ -73,7 +76,7 @@ def test_all_conditions_share_the_correction_of_the_first_sample(pair, tmp_path)
 
     def opened() -> Dataset:
         same, different = (
-            Sample(name, "a", "x", (), lambda: pair, (), Conditions(left, right, differ))
+            Sample(name, "a", "x", FILES, lambda: pair, (), Conditions(left, right, differ))
             for name, differ in (("same", False), ("different", True))
         )
         return rectified(dataset_of(same, different))
@@ -86,15 +89,21 @@ def test_all_conditions_share_the_correction_of_the_first_sample(pair, tmp_path)
     for _ in range(2):
         second = cache.load(other.samples[1], views)
         np.testing.assert_array_equal(first.right, second.right)
-    as_it_is = Sample("same", "a", "x", (), lambda: pair, (), Conditions(left, right, False))
+    as_it_is = Sample("same", "a", "x", FILES, lambda: pair, (), Conditions(left, right, False))
     plain = PairCache(dataset_of(as_it_is)).load(as_it_is, views)
     assert not np.array_equal(first.right, plain.right)
 
 
 def test_a_truth_without_images_has_nothing_to_correct(pair):
     bare = truth_pair(pair.disparity)
-    dataset = rectified(dataset_of(Sample("a", "a", "x", (), lambda: bare)))
+    dataset = rectified(dataset_of(Sample("a", "a", "x", FILES, lambda: bare)))
     assert dataset.load(dataset.samples[0]) is bare
+
+
+def test_generated_scenes_are_exact_already():
+    dataset = open_dataset("synthetic", scenes=2)
+    assert rectified(dataset).samples == dataset.samples
+    assert all(x.correct_right is None for x in rectified(dataset).samples)
 
 
 def test_middlebury_states_the_camera(tmp_path):

@@ -16,12 +16,15 @@ def rectified(dataset: Dataset) -> Dataset:
 
     What is to be corrected is found when a pair is first read, and only once; see
     `hybridstereo.rectification`. All conditions of a scene share the correction of the first of
-    its samples: the cameras did not move.
+    its samples: the cameras did not move. Generated scenes are exact and stay as they are.
 
     """
     cameras: dict[Hashable, _Corrector] = {}
     samples = []
     for sample in dataset.samples:
+        if not sample.files:
+            samples.append(sample)
+            continue
         key = sample.conditions.right if sample.conditions else sample
         corrector = cameras.setdefault(key, _Corrector(sample.read))
         samples.append(_rectified_sample(sample, corrector))
