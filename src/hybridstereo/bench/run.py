@@ -15,7 +15,7 @@ from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
 from ..memory import inference_memory, require_memory
-from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel
+from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel, with_config
 from ..stereo import Stereo
 from ..synthetic import SceneOptions, generate_scene
 from ..system import peak_memory
@@ -87,19 +87,16 @@ def random_model(layers: int, pyramid: int = 0) -> StereoModel:
         return ConvLayer(weight, np.zeros(outputs, np.float32) if biased else None)
 
     wide, narrow = _UNARY_CHANNELS, _PAIRWISE_CHANNELS
-    return StereoModel(
+    model = StereoModel(
         unary=(layer(wide, IMAGE_CHANNELS, 3), *(layer(wide, wide, 2) for _ in range(layers - 1))),
         pairwise=(
             layer(narrow, IMAGE_CHANNELS, 3),
             layer(narrow, narrow, 3),
             layer(2, narrow, 1, biased=False),
         ),
-        config=ModelConfig(
-            edge_model="cnn",
-            weight_scale=1.0,
-            **dict.fromkeys(PYRAMID[:pyramid], _LEVEL_WEIGHT),
-        ),
+        config=ModelConfig(edge_model="cnn", weight_scale=1.0),
     )
+    return with_config(model, **dict.fromkeys(PYRAMID[:pyramid], _LEVEL_WEIGHT))
 
 
 def synthetic_pair(width: int, height: int, disparities: int) -> tuple[np.ndarray, np.ndarray]:

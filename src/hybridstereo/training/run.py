@@ -172,8 +172,8 @@ def options_from_config(config: dict[str, Any]) -> TrainOptions:
             f"The run was made by another version of hybridstereo ({error})", "Start a new run"
         ) from error
     crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
-    scenes = {x: tuple(getattr(options, x)) for x in ("val_scenes", "test_scenes")}
-    return replace(options, crop=crop, **scenes)
+    validation, test = tuple(options.val_scenes), tuple(options.test_scenes)
+    return replace(options, crop=crop, val_scenes=validation, test_scenes=test)
 
 
 def train(
