@@ -64,8 +64,7 @@ def spread_table(evaluation: Evaluation) -> str:
         if spread is None:
             continue
         cells = [
-            _figure_cell(name, value)
-            for value in (spread.median, spread.standard_error, spread.worst)
+            _plain_cell(value) for value in (spread.median, spread.standard_error, spread.worst)
         ]
         scene = escape(spread.worst_scene)
         rows.append(
@@ -144,6 +143,13 @@ def _figure_cell(name: str, value: float, best: float = math.nan) -> str:
         return _missing(_of_group(name))
     chosen = ' class="best"' if value == best else ""
     return f'<td{chosen}{_of_group(name)} data-value="{float(value)!r}">{number(value)}</td>'
+
+
+def _plain_cell(value: float) -> str:
+    """A number that is shown whichever figures the reader chooses."""
+    if not math.isfinite(value):
+        return _missing()
+    return f'<td data-value="{float(value)!r}">{number(value)}</td>'
 
 
 def _missing(attributes: str = "") -> str:
