@@ -30,6 +30,7 @@ from .labels import LabelRange, labels_for
 from .memory import require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, load_model
+from .opencv import opencv_threads
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
 from .rectification import Rectification
@@ -230,7 +231,7 @@ class Stereo:
         clock = StageClock(on_stage, self.backend.synchronize)
         found = None
         if rectify:
-            with clock.stage("rectification"):
+            with clock.stage("rectification"), opencv_threads(self.threads):
                 right_image, found = rectify_right(left_image, right_image)
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, clock)
