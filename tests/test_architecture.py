@@ -26,7 +26,7 @@ KERNELS = Path(kernels.__file__).parent
 LAYERS = (
     {"kernels"},
     {"errors"},
-    {"io", "labels", "metrics", "charts", "tables", "opencv"},
+    {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
     {"system", "synthetic", "clock", "device"},
     {
         "features",
@@ -45,7 +45,7 @@ LAYERS = (
     {"cli"},
     {"__main__", "__init__"},
 )
-LEAVES = {"errors", "io", "labels", "metrics", "charts", "tables", "opencv"}
+LEAVES = {"errors", "io", "labels", "metrics", "charts", "tables", "opencv", "rectification"}
 """These import nothing of ours but `errors`."""
 
 # The same inside kernels/, where the twins stand on the helpers of their engine.

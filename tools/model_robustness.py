@@ -1,8 +1,8 @@
 """How robust the models are to differences between the views: python tools/model_robustness.py DATA
 
-The scenes of Middlebury v3 that were kept back, with the right view as recorded, exposed for a
-shorter or a longer time, and lit from the side. DATA is the folder that tools/train_models.sh was
-given; the table of docs/results.md goes to standard output.
+The scenes of Middlebury v3 that were kept back, for validation or test, with the right view as
+recorded, exposed for a shorter or a longer time, and lit from the side. DATA is the folder that
+tools/train_models.sh was given; the table of docs/results.md goes to standard output.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from kept_scenes import FIGURES, TEST, VALIDATION, groups_of
 from mdtable import markdown_table
-from publish_models import BASELINE, FIGURES, FOLDERS, kept_scenes
+from publish_models import BASELINE
 
 from hybridstereo.datasets import StereoPair, open_dataset
 from hybridstereo.evaluation.compare import EvalOptions, build_methods
@@ -63,9 +64,11 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
-    root = str(parser.parse_args().data / FOLDERS[DATASET])
-    found = dataset_scenes(open_dataset(DATASET, root))
-    scenes = select_scenes(found, kept_scenes()[DATASET], None)
+    data = parser.parse_args().data
+    groups = groups_of((*VALIDATION, *TEST), [DATASET])
+    roots = sorted({str(data / group.folder) for group in groups})
+    wanted = [scene for group in groups for scene in group.scenes]
+    scenes = select_scenes(dataset_scenes(open_dataset(DATASET, roots)), wanted, None)
     methods = build_methods(EvalOptions(models=MODELS, baselines=(BASELINE,)), DATASET)
     figure, rows = FIGURES[DATASET], []
     for name, change in CHANGES.items():

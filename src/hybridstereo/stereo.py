@@ -30,8 +30,11 @@ from .labels import LabelRange, labels_for
 from .memory import require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
+from .opencv import opencv_threads
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
+from .rectification import Rectification
+from .rectification import rectify as rectify_right
 from .search_range import believed, coarse_views, covering_range
 
 ImageLike = np.ndarray | str | os.PathLike[str]
@@ -69,6 +72,8 @@ class StereoResult:
     costs, minorant
         float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
         asked for; there is no minorant without a CRF.
+    rectification
+        How the right view was corrected, if that was asked for.
     """
 
     disparity: np.ndarray
@@ -80,6 +85,7 @@ class StereoResult:
     range_from: RangeOrigin = "caller"
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
+    rectification: Rectification | None = None
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape
@@ -222,6 +228,7 @@ class Stereo:
         refine: bool | None = None,
         labels: LabelRange | None = None,
         search_range: int | None = None,
+        rectify: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         on_stage: OnStage | None = None,
@@ -252,6 +259,8 @@ class Stereo:
             The labels themselves, instead of the options about them.
         search_range
             How many disparities from 0 the data set says to search, if nothing above says more.
+        rectify
+            Correct rows of the right view that lie too high or too low (`rectification`).
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
@@ -270,6 +279,10 @@ class Stereo:
         options = options.resolved(self.model.config)
         left_image, right_image = self._read_pair(left, right, channels)
         clock = StageClock(on_stage, self.backend.synchronize)
+        rectification = None
+        if rectify:  # before the range is looked for, which needs rows that match
+            with clock.stage("rectification"), opencv_threads(self.threads):
+                right_image, rectification = rectify_right(left_image, right_image)
         range_from: RangeOrigin = "caller"
         if labels is None:
             found = None
@@ -292,7 +305,7 @@ class Stereo:
         with kernels.limited_threads(self.threads):
             costs = self._matching_costs(left_image, right_image, label_range, clock)
             result = self._optimise(costs, left_image, label_range, options, volumes, clock)
-        return replace(result, range_from=range_from)
+        return replace(result, range_from=range_from, rectification=rectification)
 
     __call__ = match
 
@@ -444,21 +457,26 @@ class Stereo:
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        backend, layers = self.backend, self._loaded.unary
-        levels = []
-        for level in range(1 + len(self.model.config.pyramid)):
-            with clock.stage("input"):
-                if level > 0:
-                    left, right = half_size(left), half_size(right)
-                    label_range = half_labels(label_range)
-                inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
-            with clock.stage("unary_cnn"):
-                # Popped, so that an input is freed as soon as its features exist.
-                features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
-            with clock.stage("correlation"):
-                levels.append(correlation_forward(backend, features[0], features[1], label_range))
-            del features
+        levels = [self._unary_costs(left, right, label_range, clock)]
+        for _ in self.model.config.pyramid:
+            with clock.stage("pyramid"):
+                left, right = half_size(left), half_size(right)
+                label_range = half_labels(label_range)
+                levels.append(self._unary_costs(left, right, label_range, StageClock()))
         return levels
+
+    def _unary_costs(
+        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+    ) -> Array:
+        """Images of one size -> features -> correlation."""
+        backend, layers = self.backend, self._loaded.unary
+        with clock.stage("input"):
+            inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
+        with clock.stage("unary_cnn"):
+            # Popped, so that an input is freed as soon as its features exist.
+            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+        with clock.stage("correlation"):
+            return correlation_forward(backend, features[0], features[1], label_range)
 
     def _optimise(
         self,

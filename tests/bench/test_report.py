@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,18 +30,29 @@ def invented_report(*settings: Setting, seconds: float = 0.1, sgbm: float = 0.2)
     """A report in which component i of every run takes (i + 1) * seconds, and SGBM ``sgbm``."""
     runs = []
     for setting in settings:
+        names = [name for name in COMPONENTS if name != "pyramid" or setting.pyramid]
         timings = {
             name: Timing((0.9 * t, t, 1.2 * t))
-            for name, t in zip(COMPONENTS, seconds * np.arange(1, 7), strict=True)
+            for name, t in zip(names, seconds * np.arange(1, len(names) + 1), strict=True)
         }
         size = setting.height, setting.width, setting.disparities, setting.iterations
-        work = count_work(random_model(setting.layers), *size)
+        work = count_work(random_model(setting.layers, setting.pyramid), *size)
         peer = Peer("sgbm", "SGBM", ("crf", "total"), lambda: 0.0)
         compared = tuple(
             PeerComparison(peer, name, timings[name], Timing((sgbm,))) for name in peer.components
         )
         runs.append(Run(setting, timings, work, 3 << 20, 2 << 20, compared))
     return BenchReport(tuple(runs), 3, "cpu", 2, Peaks(200e9, 20e9))
+
+
+def test_a_pyramid_has_a_row_of_its_own():
+    setting = Setting(64, 48, 16, 3, 5, pyramid=2)
+    text = format_report(invented_report(setting))
+    assert "3 layers, 2 coarser levels, 5 iterations" in text
+    assert [line.split()[0] for line in text.splitlines() if line.startswith("pyramid")]
+    assert "pyramid" not in format_report(invented_report(Setting(64, 48, 16, 3, 5)))
+    flat, taller = (draw_report(invented_report(x)) for x in (replace(setting, pyramid=0), setting))
+    assert taller.shape[0] > flat.shape[0]
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 1.5])
@@ -85,7 +98,7 @@ def test_paper_is_quoted_for_its_own_settings_only():
 def test_text_has_every_row_and_the_paper():
     text = format_report(invented_report(KITTI, seconds=0.1))
     rows = {line.split("  ")[0]: line.split() for line in text.splitlines()}
-    for index, label in enumerate(COMPONENTS.values(), start=1):
+    for index, label in enumerate((x for x in COMPONENTS.values() if x != "pyramid"), start=1):
         median, low, _, high = rows[label][len(label.split()) :][:4]
         assert float(median) == pytest.approx(100 * index)
         assert (float(low), float(high)) == pytest.approx((90 * index, 120 * index))

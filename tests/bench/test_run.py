@@ -187,9 +187,21 @@ def test_report_of_the_scaling(report):
     assert [x["disparities"] for x in scaling["disparities"]["steps"]] == [2, 4, 8, 16]
     assert [x["width"] * x["height"] for x in scaling["pixels"]["steps"]] == [187, 384, 782, 1536]
     for curve in scaling.values():
-        assert curve["exponents"].keys() == COMPONENTS.keys()
+        assert curve["exponents"].keys() == COMPONENTS.keys() - {"pyramid"}
         seconds = [step["seconds"]["crf"] for step in curve["steps"]]
         assert seconds[-1] == report.runs[0].timings["crf"].median  # measured once, used twice
+
+
+def test_a_pyramid_is_timed_by_itself(capsys):
+    code, out, _ = run_cli(
+        capsys, *TINY_ARGUMENTS, "--disparities", 8, "--pyramid", 2, "--repeat", 1, "--json"
+    )
+    assert code == 0
+    shown = json.loads(out)
+    assert shown["pyramid"] == 2
+    assert [x["name"] for x in shown["components"]] == list(COMPONENTS)
+    seconds = {x["name"]: x["seconds"] for x in shown["components"]}
+    assert 0 < seconds["pyramid"] < seconds["total"]
 
 
 def test_text_of_the_scaling(report):
@@ -279,8 +291,8 @@ def test_command_prints_a_table(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     code, out, err = run_cli(capsys, *TINY_ARGUMENTS, "--disparities", 8, "--compare", "torch,sgbm")
     assert (code, err) == (0, "")
-    for label in COMPONENTS.values():
-        assert f"\n{label}" in out
+    for name, label in COMPONENTS.items():
+        assert (f"\n{label}" in out) == (name != "pyramid")
     assert "PyTorch is left out: it is not installed." in out
     assert "SGBM" in out
 

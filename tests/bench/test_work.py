@@ -39,6 +39,22 @@ def test_operations_agree_with_the_specification(layers, kilo_macs):
     assert work["total"].bytes == sum(x.bytes for k, x in work.items() if k != "total")
 
 
+def test_operations_of_the_coarser_levels():
+    """A quarter, then a sixteenth of the network's; half of the labels, then a quarter."""
+    plain, work = (count_work(random_model(7, x), 64, 128, 32, iterations=1) for x in (0, 2))
+    assert "pyramid" not in plain
+    assert {name: x for name, x in work.items() if name not in ("pyramid", "total")} == {
+        name: x for name, x in plain.items() if name != "total"
+    }
+    coarser = [
+        count_work(random_model(7), 32 >> i, 64 >> i, labels, 1) for i, labels in enumerate((17, 9))
+    ]
+    networks = sum(x["unary_cnn"].flop + x["correlation"].flop for x in coarser)
+    brought_up = 8 * (64 * 128 * 32 + 32 * 64 * 17)
+    assert work["pyramid"].flop == networks + brought_up
+    assert work["total"].flop == plain["total"].flop + work["pyramid"].flop
+
+
 def test_peaks_are_positive_rates(monkeypatch):
     monkeypatch.setattr(bench_work, "_SGEMM_SIDE", 64)
     monkeypatch.setattr(bench_work, "_COPY_BYTES", 1 << 16)

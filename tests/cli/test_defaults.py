@@ -36,6 +36,7 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "calib"): "gives the labels",
+    ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",

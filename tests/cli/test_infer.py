@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.commands import assert_one_sentence, run
+from support.misaligned import lowered
 
 from hybridstereo.cli.infer import _default_outputs
 from hybridstereo.io.disparity import read_disparity
-from hybridstereo.io.images import read_image
+from hybridstereo.io.images import read_image, write_image
 from hybridstereo.models.zoo import load_model, save_model
 from hybridstereo.stereo import Stereo
+from hybridstereo.synthetic import quantised
 
 
 def infer(capsys, pair, *arguments) -> dict:
@@ -163,3 +166,28 @@ def test_calibration_gives_the_range(capsys, sample_crop, tmp_path):
     assert f"disparities 3 to 18, from {calib}" in err
     calib.write_text("baseline=3\n")
     assert_one_sentence(*run(capsys, *args, "--calib", calib), "states no disparity range")
+
+
+def test_rectify_says_how_far_the_rows_were_apart(capsys, sample, tmp_path):
+    left, right = read_image(sample / "left.png"), read_image(sample / "right.png")
+    paths = [str(tmp_path / name) for name in ("left.png", "right.png")]
+    for path, view in zip(paths, (left, lowered(right, 1.5)), strict=True):
+        write_image(path, quantised(view))
+    arguments = ["infer", *paths, "--model", "census", "--disparities", 8, "--method", "argmax"]
+    arguments += ["-o", tmp_path / "d.pfm", "--json"]
+    code, out, err = run(capsys, *arguments, "--rectify")
+    assert code == 0
+    found = json.loads(out)["rectification"]
+    assert found["corrected"]
+    assert found["before"] == pytest.approx(1.5, abs=0.15)
+    assert found["after"] < 0.25
+    assert re.search(r"hstereo: rows of the views were 1\.[3-7]\d px apart, 0\.\d\d px after", err)
+    code, out, err = run(capsys, *arguments)
+    assert json.loads(out)["rectification"] is None
+    assert "rows" not in err
+
+
+def test_rectify_needs_a_right_view(capsys, sample_crop):
+    code, _, err = run(capsys, "infer", sample_crop[0], "--volume", "x.npy", "--rectify")
+    assert code == 2
+    assert "--rectify" in err

@@ -21,7 +21,9 @@ from hybridstereo.datasets import (
     parse_roots,
     split,
     split_named,
+    take_out,
 )
+from hybridstereo.datasets.splits import scenes_named
 from hybridstereo.errors import InputError
 from hybridstereo.evaluation.protocol import RULES
 from hybridstereo.synthetic import SceneOptions, generate_scene
@@ -211,6 +213,45 @@ def test_split_named() -> None:
         split_named(dataset, ["teddy", "art"])
     with pytest.raises(InputError, match="no scene is left"):
         split_named(dataset, ["teddy", "000001"])
+
+
+KITTI_SCENES = [f"kitti2012/{number:06d}_10" for number in (139, 140, 147, 159, 169, 180)]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["kitti2012/0001[4-6]*"], [140, 147, 159, 169]),
+        (["00014[7-9]_10", "00015*"], [147, 159]),
+        (["KITTI2012/000180_10"], [180]),
+        (["*_10"], [139, 140, 147, 159, 169, 180]),
+    ],
+)
+def test_names_may_be_patterns(names: list[str], expected: list[int]) -> None:
+    dataset = made_up([("kitti", scene) for scene in KITTI_SCENES])
+    found = sorted(scenes_named(dataset, names))
+    assert [int(scene[10:16]) for scene in found] == expected
+
+
+def test_the_same_frame_of_two_years_is_told_apart() -> None:
+    dataset = made_up([("kitti", f"kitti{year}/000001_10") for year in (2012, 2015)])
+    assert scenes_named(dataset, ["kitti2015/000001_10"]) == {"kitti2015/000001_10"}
+    assert len(scenes_named(dataset, ["000001_10"])) == 2
+
+
+def test_test_scenes_are_taken_out_first() -> None:
+    dataset = made_up([("a", "m/teddy"), ("b", "m/teddy"), ("a", "m/art"), ("a", "m/cones")])
+    rest, test = take_out(dataset, ["teddy"], ["art"])
+    assert [s.scene for s in test] == ["m/teddy"] * 2
+    assert [s.scene for s in rest.samples] == ["m/art", "m/cones"]
+    assert rest.weights == dataset.weights
+    assert take_out(dataset, [])[0].samples == dataset.samples
+    with pytest.raises(InputError, match="m/art is named for validation and for testing"):
+        take_out(dataset, ["ar*"], ["art"])
+    with pytest.raises(InputError, match="no scene 'piano'"):
+        take_out(dataset, ["piano"])
+    with pytest.raises(InputError, match="no scene is left"):
+        take_out(dataset, ["*"])
 
 
 def test_split_does_not_depend_on_the_order_of_samples() -> None:

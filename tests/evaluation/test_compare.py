@@ -6,21 +6,25 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from support.commands import assert_one_sentence, run
+from support.misaligned import lowered
 from support.pairfiles import H, W, kitti_frame, picture, tidy_scene
 
 from hybridstereo.errors import InputError
 from hybridstereo.evaluation import compare as module
 from hybridstereo.evaluation.compare import EvalOptions, build_methods, evaluate_dataset, named
 from hybridstereo.io.disparity import read_disparity, write_disparity
+from hybridstereo.io.images import read_image, write_image
 from hybridstereo.io.volumes import read_volume
 from hybridstereo.models.convert import convert
 from hybridstereo.models.zoo import DEFAULT_MODEL, load_model, save_model, stage_model
+from hybridstereo.synthetic import quantised
 
 
 @pytest.fixture
@@ -54,6 +58,40 @@ def test_models_and_baselines_in_one_table(capsys, middlebury):
         assert len(re.findall(rf"^(Pipes|Teddy|weighted mean) +{method}  ", out, re.M)) == 3
     assert "0/14 Pipes" in err
     assert "StereoSGBM, 8 paths" in out
+
+
+def test_every_method_gets_the_corrected_view(capsys, tmp_path, sample):
+    root = tmp_path / "data" / "Room"
+    shutil.copytree(sample, root)
+    for old, new in (("left.png", "im0.png"), ("right.png", "im1.png")):
+        (root / old).rename(root / new)
+    view = read_image(root / "im1.png")
+    write_image(str(root / "im1.png"), quantised(lowered(view, 1.5)))
+    write_disparity(root / "disp0GT.pfm", np.full(view.shape[:2], 4, np.float32))
+    arguments = ["middlebury", "--root", tmp_path / "data", "--disparities", 8]
+    arguments += ["--model", "census", "--baseline", "sgbm"]
+    code, corrected = as_json(capsys, *arguments, "--rectify")
+    assert code == 0
+    assert corrected["rectifications"]["Room"]["corrected"]
+    assert corrected["rectifications"]["Room"]["after"] < 0.25
+    _, plain = as_json(capsys, *arguments)
+    assert plain["rectifications"] == {}
+    for one, other in zip(plain["results"], corrected["results"], strict=True):
+        assert one["figures"] != other["figures"]
+    report = tmp_path / "report"
+    code, out, _ = run(capsys, "eval", *arguments[:-2], "--rectify", "--report", report)
+    assert "; right views corrected;" in out.splitlines()[0]
+    assert re.search(r"^  Room: rows of the views were 1.\d\d px apart, 0.\d\d px after", out, re.M)
+    page = (report / "report.html").read_text()
+    assert ", right views corrected" in page
+    assert "Right view of Room" in page
+
+
+def test_rectify_needs_views(capsys, middlebury, tmp_path):
+    for others in (["--pred", "x", "--gt", "y"], ["--submission", "kitti", tmp_path]):
+        code, _, err = run(capsys, "eval", *others, "--root", middlebury, "--rectify")
+        assert code == 2
+        assert "--rectify" in err
 
 
 def test_json_and_csv_agree(capsys, middlebury):

@@ -15,7 +15,7 @@ from hybridstereo.evaluation.components import (
 )
 from hybridstereo.evaluation.results import Evaluation, MethodInfo
 from hybridstereo.features import ConvLayer
-from hybridstereo.model import StereoModel
+from hybridstereo.model import StereoModel, with_config
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import save_model, stage_model
 from hybridstereo.options import MatchOptions
@@ -66,6 +66,25 @@ def test_table_in_the_papers_layout(run_folder, backend):
         "+CRF": {"bad1": None},
         "+Joint": {"bad1": 12},
     }
+
+
+def test_a_pyramid_has_a_column_of_its_own(run_folder, tmp_path, backend):
+    with_levels = with_config(model(7), half_weight=0.5, quarter_weight=0.25)
+    for stage in ("unary", "crf"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        save_model(stage_model(tmp_path / "other", stage), with_levels)
+    runs = [("run", str(run_folder)), ("other", str(tmp_path / "other"))]
+    table = component_table(runs, backend, MatchOptions())
+    assert list(table.rows[0].cells) == ["CNN", "+CRF", "+Joint"]
+    assert list(table.rows[2].cells) == ["CNN", "+pyramid", "+CRF"]
+    settings = {method.info.name: method.info.settings for method in table.methods}
+    assert "pyramid" not in settings["CNN7 CNN"]
+    assert "pyramid 0.5, 0.25, argmax" in settings["CNN7 +pyramid"]
+    assert "pyramid 0.5, 0.25" in settings["CNN7 +CRF"]
+    lines = format_components(evaluated(table), table, "bad1").splitlines()
+    assert lines[0].split()[3:] == ["CNN", "+pyramid", "+CRF", "+Joint", "+PW"]
+    assert lines[2].split() == ["CNN3", "bad1", "10.00", "-", "-", "12.00", "-"]
+    assert lines[4].split() == ["CNN7", "bad1", "16.00", "17.00", "18.00", "-", "-"]
 
 
 def test_files_and_runs_beside_each_other(run_folder, tmp_path, backend):

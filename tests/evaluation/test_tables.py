@@ -73,13 +73,39 @@ def test_json_is_strict(evaluation):
 
 def test_csv_parses(evaluation):
     rows = list(csv.DictReader(io.StringIO(format_csv(evaluation))))
-    assert [row["row"] for row in rows] == ["image"] * 4 + ["mean"] * 2 + ["pooled"] * 2
+    kinds = ["mean", "pooled", "median", "standard error", "worst"]
+    assert [row["row"] for row in rows] == ["image"] * 4 + [x for x in kinds for _ in range(2)]
     assert rows[0]["scene"] == "a, b"
     assert float(rows[0]["bad2"]) == 1 / 3
     assert rows[0]["d1_all"] == ""
     assert rows[3]["error"] == 'no file "c".'
     assert float(rows[4]["d1_noc"]) == 7.5
     assert float(rows[6]["d1_noc"]) == 6.0
+
+
+def test_spread_over_the_scenes(evaluation):
+    text = format_text(evaluation, RULES["kitti"])
+    lines = [line.split() for line in text.splitlines()]
+    assert ["ours", "7.50", "5.00", "12.50", "a,", "b"] in lines
+    assert ["theirs", "12.50", "-", "12.50", "a,", "b"] in lines
+    rows = list(csv.DictReader(io.StringIO(format_csv(evaluation))))
+    by_kind = {row["row"]: row for row in rows if row["method"] == "ours"}
+    assert float(by_kind["median"]["d1_noc"]) == 7.5
+    assert float(by_kind["standard error"]["d1_noc"]) == 5.0
+    assert (by_kind["worst"]["scene"], float(by_kind["worst"]["bad2"])) == ("a, b", 1.0)
+    spread = as_dict(evaluation)["spread"]
+    assert spread["ours"]["worst_scene"] == "a, b"
+    assert spread["theirs"]["standard_error"] is None
+
+
+def test_scenes_where_a_baseline_is_better(evaluation):
+    evaluation.methods.append(MethodInfo("sgbm", "OpenCV", "baseline"))
+    evaluation.means["sgbm"] = {}
+    evaluation.results.append(SceneResult("c", "sgbm", {"d1_noc": 1.0}, None, None))
+    assert "sgbm is better than ours on 1 of 1 scene: c" in format_text(evaluation, RULES["kitti"])
+    assert as_dict(evaluation)["baseline_better"] == [
+        {"model": "ours", "baseline": "sgbm", "scenes": ("c",), "of": 1}
+    ]
 
 
 def test_mean_seconds(evaluation):

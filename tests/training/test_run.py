@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hybridstereo import kernels, memory
-from hybridstereo.datasets import StereoPair
+from hybridstereo.datasets import StereoPair, rectified
 from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
+from hybridstereo.evaluation.compare import EvalOptions, evaluate_dataset
 from hybridstereo.io.weights import read_weights
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
@@ -61,6 +64,57 @@ def weights_of(path) -> dict[str, bytes]:
     stored = read_weights(path)
     numbers = {k: str(v).encode() for k, v in stored.config.items() if "position" not in k}
     return numbers | {name: array.tobytes() for name, array in stored.tensors.items()}
+
+
+def test_rectify_corrects_what_is_trained_and_validated_on(options, tmp_path, monkeypatch):
+    corrected = []
+
+    def spy(dataset):
+        corrected.append(rectified(dataset))
+        return corrected[-1]
+
+    monkeypatch.setattr("hybridstereo.training.run.rectified", spy)
+    monkeypatch.setattr("hybridstereo.training.run._run_stages", lambda context, *_: context)
+    context = train(replace(options, rectify=True, stage="unary"), tmp_path / "run")
+    assert context.dataset is corrected[0]
+    assert set(context.training) | set(context.validation) == set(corrected[0].samples)
+    pair = context.cache.load(context.validation[0])
+    assert pair.rectification is not None
+    assert options_from_config(RunFolder(tmp_path / "run").config()).rectify
+
+
+def test_test_scenes_judge_once_and_as_eval_does(options, scenes, tmp_path, monkeypatch):
+    messages = []
+
+    class Listener(Reporter):
+        def message(self, text):
+            messages.append(text)
+
+    names = sorted(path.name for path in Path(scenes).iterdir() if path.is_dir())
+    options = replace(options, stage="unary", steps=2, test_scenes=tuple(names[:2]))
+    train(options, tmp_path / "run", reporter=Listener())
+    assert "2 test pairs" in " ".join(messages)
+    assert any(re.match(r"test middlebury: bad1 \S+ % \(mean of 2;", text) for text in messages)
+    stored = json.loads((tmp_path / "run/test.json").read_text())["middlebury"]
+    assert stored["scenes"] == names[:2]
+    asked = EvalOptions(models=(str(tmp_path / "run"),), scenes=tuple(names[:2]), device="cpu")
+    printed = evaluate_dataset("middlebury", scenes, asked).evaluation
+    assert stored["means"]["best"]["bad1"] == printed.means["run"]["bad1"]
+    assert stored["spread"]["best"]["worst_scene"] in names[:2]
+    measured = []
+    monkeypatch.setattr("hybridstereo.training.run.measured_on", lambda *x: measured.append(x))
+    train(None, tmp_path / "run")  # finished: nothing is measured again
+    assert measured == []
+
+
+def test_test_scenes_are_not_trained_on_nor_validated(options, tmp_path, monkeypatch):
+    monkeypatch.setattr("hybridstereo.training.run._run_stages", lambda context, *_: context)
+    judged = []
+    monkeypatch.setattr("hybridstereo.training.run._judge_once", lambda *x: judged.append(x[2]))
+    context = train(replace(options, stage="unary", test_scenes=("*0",)), tmp_path / "run")
+    seen = {sample.scene for sample in (*context.training, *context.validation)}
+    assert judged[0]
+    assert seen.isdisjoint(sample.scene for sample in judged[0])
 
 
 def test_all_stages_fill_the_run_folder(options, tmp_path):

@@ -19,10 +19,15 @@ COMPONENTS = {
     "pairwise_cnn": "Pairwise-CNN",
     "unary_cnn": "Unary-CNN",
     "correlation": "correlation",
+    "pyramid": "pyramid",
     "crf": "CRF",
     "total": "total",
 }
-"""The rows of the table: the stages of `Stereo.match` and the whole of it."""
+"""The rows of the table: the stages of `Stereo.match` and the whole of it.
+
+``pyramid`` is everything about the coarser levels: images, networks, correlation, bringing up.  A
+model without a pyramid has no such row.
+"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Setting:
     disparities: int
     layers: int
     iterations: int
+    pyramid: int = 0
 
     @property
     def pixels(self) -> int:
@@ -211,7 +217,7 @@ class Scaling:
         """Growth exponent of every component; None if there is only one size."""
         return {
             name: growth_exponent(self.sizes, [run.timings[name].median for run in self.runs])
-            for name in COMPONENTS
+            for name in self.runs[0].timings
         }
 
     def as_dict(self) -> dict[str, object]:

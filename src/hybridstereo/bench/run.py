@@ -15,7 +15,7 @@ from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
 from ..memory import inference_memory, require_memory
-from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
+from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel, with_config
 from ..stereo import Stereo
 from ..synthetic import SceneOptions, generate_scene
 from ..system import peak_memory
@@ -32,6 +32,7 @@ SIZES = {
 
 _UNARY_CHANNELS, _PAIRWISE_CHANNELS = 100, 64
 _SEED = 2017
+_LEVEL_WEIGHT = 0.5  # any number but 0, which would mean that there is no such level
 # Larger images repeat a scene of this size: more of it would not change what is measured.
 _LARGEST_SCENE = 2048
 # Points of a scaling curve: the given size, its half, quarter and eighth.
@@ -55,6 +56,7 @@ class BenchOptions:
     height: int | None = None
     disparities: tuple[int, ...] | None = None
     layers: int | None = None
+    pyramid: int | None = None
     iterations: int | None = None
     repeat: int = 5
     device: str = "auto"
@@ -65,15 +67,18 @@ class BenchOptions:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """One setting for each number of disparities."""
-        names = ("width", "height", "layers", "iterations")
+        names = ("width", "height", "layers", "pyramid", "iterations")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         base = replace(SIZES[self.size], **given)
         counts = self.disparities or (base.disparities,)
         return tuple(replace(base, disparities=n) for n in dict.fromkeys(counts))
 
 
-def random_model(layers: int) -> StereoModel:
-    """The paper's networks with ``layers`` Unary layers; weights N(0, 1/fan-in), fixed seed."""
+def random_model(layers: int, pyramid: int = 0) -> StereoModel:
+    """The paper's networks with ``layers`` Unary layers; weights N(0, 1/fan-in), fixed seed.
+
+    ``pyramid`` is the number of coarser levels, which the paper does not have.
+    """
     rng = np.random.default_rng(_SEED)
 
     def layer(outputs: int, inputs: int, size: int, biased: bool = True) -> ConvLayer:
@@ -82,7 +87,7 @@ def random_model(layers: int) -> StereoModel:
         return ConvLayer(weight, np.zeros(outputs, np.float32) if biased else None)
 
     wide, narrow = _UNARY_CHANNELS, _PAIRWISE_CHANNELS
-    return StereoModel(
+    model = StereoModel(
         unary=(layer(wide, IMAGE_CHANNELS, 3), *(layer(wide, wide, 2) for _ in range(layers - 1))),
         pairwise=(
             layer(narrow, IMAGE_CHANNELS, 3),
@@ -91,6 +96,7 @@ def random_model(layers: int) -> StereoModel:
         ),
         config=ModelConfig(edge_model="cnn", weight_scale=1.0),
     )
+    return with_config(model, **dict.fromkeys(PYRAMID[:pyramid], _LEVEL_WEIGHT))
 
 
 def synthetic_pair(width: int, height: int, disparities: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +169,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     settings = options.settings
     threads = checked_threads(options.threads) or kernels.max_threads()
     backend = open_backend(options.device)
-    model = random_model(settings[0].layers)
+    model = random_model(settings[0].layers, settings[0].pyramid)
     curves: dict[str, tuple[Setting, ...]] = {}
     if options.scaling:
         curves = {"pixels": pixel_steps(settings[0]), "disparities": label_steps(settings[0])}
@@ -230,7 +236,7 @@ def _match_sampler(
         begin = time.perf_counter()
         result = stereo.match(left, right, setting.disparities, iterations=setting.iterations)
         total = time.perf_counter() - begin
-        stages = {name: result.seconds[name] for name in COMPONENTS if name != "total"}
+        stages = {name: result.seconds[name] for name in COMPONENTS if name in result.seconds}
         return {**stages, "total": total}
 
     return sample

@@ -40,7 +40,8 @@ def format_report(report: BenchReport) -> str:
 
 def draw_report(report: BenchReport) -> NDArray[np.uint8]:
     """The times as a bar chart, uint8 RGB."""
-    groups: dict[str, list[Bar]] = {label: [] for label in COMPONENTS.values()}
+    shown = {name for run in report.runs for name in run.timings}
+    groups: dict[str, list[Bar]] = {x: [] for name, x in COMPONENTS.items() if name in shown}
     for run in report.runs:
         for name, timing in run.timings.items():
             groups[COMPONENTS[name]].append(_bar(f"ours, {_disparities(run)}", timing))
@@ -75,7 +76,8 @@ def _disparities(run: Run) -> str:
 
 def _model(run: Run) -> str:
     setting = run.setting
-    return f"{_count(setting.layers, 'layer')}, {_count(setting.iterations, 'iteration')}"
+    levels = f", {_count(setting.pyramid, 'coarser level')}" if setting.pyramid else ""
+    return f"{_count(setting.layers, 'layer')}{levels}, {_count(setting.iterations, 'iteration')}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -96,8 +98,8 @@ def _component_table(run: Run, report: BenchReport) -> str:
     if paper:
         header.append("Titan X ms")
     rows = [header]
-    for name, label in COMPONENTS.items():
-        timing = run.timings[name]
+    for name, timing in run.timings.items():
+        label = COMPONENTS[name]
         flop_rate, byte_rate = run.flop_rate(name), run.byte_rate(name)
         low, high = timing.spread
         row = [label, _ms(timing.median), f"{_ms(low)} .. {_ms(high)}"]

@@ -15,6 +15,8 @@ from ..kernels.cpu.workers import run_tiles
 from ..model import IMAGE_CHANNELS, StereoModel
 
 _FLOAT = 4  # bytes
+# Operations per cost: interpolated along three axes, two each, multiplied by the weight, added.
+_BRINGING_UP = 8
 
 # Side of the matrices: large enough for BLAS to reach its best speed, 50 MB for all three.
 _SGEMM_SIDE = 2048
@@ -43,27 +45,52 @@ def count_work(
     larger, each read or written once per layer or sweep.
     """
     pixels = height * width
-    channels = model.unary[-1].weight.shape[0]
-    unary = _network_work(model.unary, height, width)
     images = 2 * _input_bytes(model.unary, height, width)
     sweeps = sum(3 * math.log2(nodes) + 21 for nodes in (width, height))
     work = {
         "input": Work(None, images + _input_bytes(model.pairwise, height, width)),
         "pairwise_cnn": _network_work(model.pairwise, height, width),
-        "unary_cnn": Work(2 * (unary.flop or 0), 2 * unary.bytes),
-        "correlation": Work(
-            2.0 * channels * label_count * pixels, _FLOAT * pixels * (2 * channels + label_count)
-        ),
+        "unary_cnn": _both_views(model, height, width),
+        "correlation": _correlation_work(model, height, width, label_count),
         # A sweep reads the unaries and the working costs and writes the latter.
         "crf": Work(
             sweeps * iterations * pixels * label_count,
             2 * 3 * _FLOAT * iterations * pixels * label_count,
         ),
     }
+    if model.config.pyramid:
+        work["pyramid"] = _pyramid_work(model, height, width, label_count)
     work["total"] = Work(
         sum(x.flop or 0 for x in work.values()), sum(x.bytes for x in work.values())
     )
     return work
+
+
+def _both_views(model: StereoModel, height: int, width: int) -> Work:
+    one = _network_work(model.unary, height, width)
+    return Work(2 * (one.flop or 0), 2 * one.bytes)
+
+
+def _correlation_work(model: StereoModel, height: int, width: int, label_count: int) -> Work:
+    pixels, channels = height * width, model.unary[-1].weight.shape[0]
+    return Work(
+        2.0 * channels * label_count * pixels, _FLOAT * pixels * (2 * channels + label_count)
+    )
+
+
+def _pyramid_work(model: StereoModel, height: int, width: int, label_count: int) -> Work:
+    """All that the coarser levels add: networks, correlation, and bringing their costs up."""
+    flop = moved = 0.0
+    for _ in model.config.pyramid:
+        finer = height * width * label_count
+        height, width, label_count = -(-height // 2), -(-width // 2), label_count // 2 + 1
+        networks = _both_views(model, height, width)
+        correlation = _correlation_work(model, height, width, label_count)
+        flop += (networks.flop or 0) + (correlation.flop or 0) + _BRINGING_UP * finer
+        # The coarser costs are read; the finer ones are read and written.
+        brought_up = _FLOAT * (height * width * label_count + 2 * finer)
+        moved += networks.bytes + correlation.bytes + brought_up
+    return Work(flop, moved)
 
 
 def _padded_size(layers: Sequence[ConvLayer], height: int, width: int) -> tuple[int, int]:

@@ -36,6 +36,12 @@ from .progress import Progress
     help="Layers of the Unary-CNN.  [default: the size's]",
 )
 @click.option(
+    "--pyramid",
+    type=click.IntRange(0, 2),
+    metavar="0|1|2",
+    help="Coarser levels of the model, which the paper does not have.  [default: 0]",
+)
+@click.option(
     "--iterations",
     type=click.IntRange(min=1),
     metavar="N",

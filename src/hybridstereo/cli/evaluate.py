@@ -124,10 +124,16 @@ if TYPE_CHECKING:
 @iterations_option
 @refine_option
 @click.option(
+    "--rectify",
+    is_flag=True,
+    help="Correct rows of the right views that lie too high or too low, for every method.",
+)
+@click.option(
     "--components",
     is_flag=True,
-    help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not. --model names run folders of "
-    "'hstereo train', or files as unary=FILE, crf=FILE, joint=FILE, full=FILE.",
+    help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not; with a pyramid, +pyramid as "
+    "well. --model names run folders of 'hstereo train', or files as unary=FILE, crf=FILE, "
+    "joint=FILE, full=FILE.",
 )
 @click.option(
     "--submission",
@@ -171,7 +177,7 @@ def evaluate(
     if submission is not None:
         _submit(context, targets, roots, submission, eval_options)
         return
-    _check_targets(targets, gt, mask, rules, components)
+    _check_targets(targets, gt, mask, rules, components, eval_options.rectify)
     sinks = _sinks(report)
     mask_path = None if mask is None else Path(mask)
     table = None
@@ -200,7 +206,12 @@ def evaluate(
 
 
 def _check_targets(
-    targets: tuple[str, ...], gt: str | None, mask: str | None, rules: str | None, components: bool
+    targets: tuple[str, ...],
+    gt: str | None,
+    mask: str | None,
+    rules: str | None,
+    components: bool,
+    rectify: bool,
 ) -> None:
     if len(targets) > 2 or (targets and gt is not None) or not (targets or gt is not None):
         raise click.UsageError("Give one DATASET, or PRED and GT, or --pred DIR and --gt DIR.")
@@ -208,6 +219,8 @@ def _check_targets(
         raise click.UsageError("A data set has its own masks and rules: leave out --mask, --rules.")
     if components and len(targets) != 1:
         raise click.UsageError("--components needs a DATASET.")
+    if rectify and len(targets) != 1:
+        raise click.UsageError("--rectify needs a DATASET, whose right views it corrects.")
 
 
 def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as_csv: bool) -> None:
@@ -258,6 +271,8 @@ def _submit(
 ) -> None:
     benchmark, folder = submission
     announce_device(options.device)
+    if options.rectify:
+        raise click.UsageError("--submission takes the benchmark's own views: leave out --rectify.")
     if targets not in ((), (benchmark,)):
         raise click.UsageError(f"--submission {benchmark} needs no other DATASET.")
     if len(roots) != 1:

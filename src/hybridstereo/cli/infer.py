@@ -92,6 +92,12 @@ if TYPE_CHECKING:
 )
 @refine_option
 @click.option(
+    "--rectify",
+    is_flag=True,
+    help="Correct rows of the right view that lie too high or too low: pairs that are rectified "
+    "only roughly. Disparities stay those of the views as given.",
+)
+@click.option(
     "--volume",
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
@@ -128,6 +134,7 @@ def infer(
     color: str | None,
     model: str,
     calib: str | None,
+    rectify: bool,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
@@ -152,6 +159,8 @@ def infer(
             "A cost volume has a fixed number of labels",
             "Leave out `disparities` and `paper_labels`",
         )
+    if volume is not None and rectify:
+        raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
     if output is None:
         output, default_color = _default_outputs(left)
         color = color or default_color
@@ -181,9 +190,18 @@ def infer(
             chosen = vars(settings)
             if calib is not None and settings.disparities == "auto":
                 chosen = _calibrated(calib, stereo, settings)
-            result = stereo.match(left, str(right), **chosen, volumes=wants_volumes, on_stage=show)
+            result = stereo.match(
+                left,
+                str(right),
+                **chosen,
+                rectify=rectify,
+                volumes=wants_volumes,
+                on_stage=show,
+            )
         else:
             result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+    if result.rectification is not None:
+        click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -358,6 +376,7 @@ def _report(
             "from": result.range_from,
             "at_ends": result.at_range_ends,
         },
+        "rectification": None if result.rectification is None else result.rectification.as_dict(),
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,

@@ -83,6 +83,11 @@ class _Size(click.ParamType):
 )
 @click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
 @click.option(
+    "--rectify",
+    is_flag=True,
+    help="Correct rows of the right views that lie too high or too low, once per pair.",
+)
+@click.option(
     "--augment/--no-augment",
     default=True,
     help="Flip, scale and slightly misalign pairs; in half of them, vary gain, gamma, colour, "
@@ -144,7 +149,17 @@ class _Size(click.ParamType):
     default=(),
     show_default=False,
     metavar="NAME,...",
-    help="Keep these scenes for validation, instead of --val-fraction.",
+    help="Keep these scenes for validation, instead of --val-fraction; patterns such as "
+    "'kitti2012/0001[4-7]*' stand for several.",
+)
+@click.option(
+    "--test-scenes",
+    type=CommaSeparated(click.STRING),
+    default=(),
+    show_default=False,
+    metavar="NAME,...",
+    help="Neither train on these scenes nor pick by them: the best model is measured on them once, "
+    "at the end (test.json).",
 )
 @click.option(
     "--criterion",

@@ -8,9 +8,10 @@ Opening a data set finds its files; a pair is read when it is loaded::
 """
 
 from hybridstereo.datasets.pair import StereoPair
+from hybridstereo.datasets.rectifying import rectified
 from hybridstereo.datasets.registry import KINDS, NAMES, open_dataset, parse_roots
 from hybridstereo.datasets.samples import Dataset, Sample
-from hybridstereo.datasets.splits import split, split_named
+from hybridstereo.datasets.splits import split, split_named, take_out
 
 __all__ = [
     "KINDS",
@@ -20,6 +21,8 @@ __all__ = [
     "StereoPair",
     "open_dataset",
     "parse_roots",
+    "rectified",
     "split",
     "split_named",
+    "take_out",
 ]

@@ -306,7 +306,7 @@ class PairCache:
 
         """
         if views is not None:
-            left, right = (self._image(path) for path in views)
+            left, right = self._image(views[0]), self._right_image(sample, views[1])
             return _with_views(self._without_images(sample), left, right, views)
         packed = self._found(sample)
         if isinstance(packed, _PackedPair):
@@ -330,6 +330,18 @@ class PairCache:
             return packed.unpacked()
         image = read_image(path)
         self._keep(path, _packed_image(image))
+        return image
+
+    def _right_image(self, sample: Sample, path: Path) -> FloatImage:
+        """A right view, corrected if the sample's are."""
+        if sample.correct_right is None:
+            return self._image(path)
+        key = "corrected", path
+        packed = self._found(key)
+        if isinstance(packed, _PackedImage):
+            return packed.unpacked()
+        image = sample.correct_right(read_image(path))
+        self._keep(key, _packed_image(image))
         return image
 
     def _found(self, key: Hashable) -> _PackedImage | _PackedPair | None:

@@ -24,6 +24,7 @@ from hybridstereo.io.calib import Calibration, read_calibration
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import decode_pixels, read_bytes, read_pair
 from hybridstereo.io.mask import read_mask
+from hybridstereo.rectification import Camera
 
 EXPECTED = (
     "Expected are scene folders, at most four levels down, with im0.png, im1.png and disp0GT.pfm or"
@@ -288,7 +289,16 @@ def _read(files: _Files) -> StereoPair:
         ),
         ndisp=ndisp,
         isint=bool(calibration.isint),
+        right_camera=_camera(calibration),
     )
+
+
+def _camera(calibration: Calibration) -> Camera | None:
+    """The right camera, if the calibration states it."""
+    if calibration.cam1 is None:
+        return None
+    (focal, _, cx), (_, _, cy), _ = calibration.cam1
+    return Camera(focal, cx, cy)
 
 
 def _truth(files: _Files, path: Path, height: int) -> Disparity:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
 from hybridstereo.features import Statistics
+from hybridstereo.rectification import Camera, Rectification
 
 FloatImage = NDArray[np.float32]
 Disparity = NDArray[np.float32]
@@ -54,6 +55,10 @@ class StereoPair:
         Of the complete views at all sizes (`hybridstereo.pyramid.level_statistics`), if these are
         crops of them: the networks are to see a crop as they would see it within its view. None:
         those of the views themselves.
+    right_camera
+        As the data set states it; None if unknown.
+    rectification
+        How the right view was corrected; None: it is as it was read.
 
     """
 
@@ -69,6 +74,8 @@ class StereoPair:
     left_statistics: tuple[Statistics, ...] | None = None
     right_statistics: tuple[Statistics, ...] | None = None
     knows_occlusion: bool = True
+    right_camera: Camera | None = None
+    rectification: Rectification | None = None
 
     @property
     def height(self) -> int:
@@ -126,6 +133,7 @@ def build_pair(
     ndisp: int | None = None,
     isint: bool = False,
     covers_occluded: bool = True,
+    right_camera: Camera | None = None,
 ) -> StereoPair:
     """Build a pair: check the sizes and find the pixels that both views see.
 
@@ -133,7 +141,7 @@ def build_pair(
     ----------
     name
         What to call the pair in an error message.
-    left, right, disparity, right_disparity, ndisp, isint, covers_occluded
+    left, right, disparity, right_disparity, ndisp, isint, covers_occluded, right_camera
         As for `StereoPair`.
     visible
         (H, W) bool, where the right view sees the left pixel's point. None: where the truths of
@@ -174,6 +182,7 @@ def build_pair(
         ndisp,
         isint,
         covers_occluded,
+        right_camera=right_camera,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hybridstereo.datasets.pair import StereoPair
+from hybridstereo.datasets.pair import FloatImage, StereoPair
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Sample:
     conditions
         What a training step draws its images from, instead of those that `read` always takes;
         None: there are no others.
+    correct_right
+        Corrects the rows of those right images, as `read` does; None: they stay as they are.
 
     """
 
@@ -69,6 +71,9 @@ class Sample:
     read: Callable[[], StereoPair] = field(repr=False, compare=False)
     keys: tuple[str, ...] = ()
     conditions: Conditions | None = None
+    correct_right: Callable[[FloatImage], FloatImage] | None = field(
+        default=None, repr=False, compare=False
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,11 @@
-"""Dividing the samples of a data set into training and validation."""
+"""Dividing the samples of a data set into training, validation and test, scene by scene."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from hybridstereo.datasets.samples import Dataset, Sample
 from hybridstereo.errors import InputError
@@ -75,7 +77,7 @@ def split_named(
     dataset
         All samples of a scene go to the same side, as in `split`.
     names
-        Scenes such as ``teddy``, ``000017_10`` or ``synthetic/3``, in upper or lower case.
+        See `scenes_named`.
 
     Returns
     -------
@@ -88,21 +90,88 @@ def split_named(
         If there is no such scene, or none is left for training.
 
     """
+    validation = scenes_named(dataset, names)
+    training, chosen = _divided(dataset, validation)
+    if not training:
+        raise InputError("no scene is left for training", hint="Name fewer validation scenes")
+    return training, chosen
+
+
+def take_out(
+    dataset: Dataset, names: Sequence[str], validation: Sequence[str] = ()
+) -> tuple[Dataset, tuple[Sample, ...]]:
+    """Take the test scenes out of a data set, before it is divided any further.
+
+    Parameters
+    ----------
+    dataset
+        All samples of a scene are taken out, or none.
+    names
+        Of the test scenes, see `scenes_named`; possibly none.
+    validation
+        Names of scenes that are meant for something else.
+
+    Returns
+    -------
+    rest, test
+        The data set without these scenes, and their samples.
+
+    Raises
+    ------
+    InputError
+        If there is no such scene, none is left, or one is named twice.
+
+    """
+    test = scenes_named(dataset, names)
+    both = sorted(test & scenes_named(dataset, validation))
+    if both:
+        raise InputError(
+            f"the scene {both[0]} is named for validation and for testing",
+            hint="What picks a model cannot judge it: name it once",
+        )
+    rest, chosen = _divided(dataset, test)
+    if not rest:
+        raise InputError("no scene is left for training", hint="Name fewer test scenes")
+    return replace(dataset, samples=rest), chosen
+
+
+def scenes_named(dataset: Dataset, names: Sequence[str]) -> set[str]:
+    """The scenes of a data set that names stand for.
+
+    Parameters
+    ----------
+    dataset
+        Whose scenes to look through.
+    names
+        Scenes such as ``teddy``, ``000017_10`` or ``synthetic/3``, in upper or lower case, or
+        patterns such as ``kitti2012/0001[4-7]*``, which stands for a stretch of road.
+
+    Raises
+    ------
+    InputError
+        If a name stands for no scene.
+
+    """
     scenes = {sample.scene for sample in dataset.samples}
-    validation: set[str] = set()
+    named: set[str] = set()
     for name in names:
         wanted = name.strip().lower()
-        found = {x for x in scenes if wanted in (x.lower(), x.lower().rpartition("/")[2])}
+        found = {scene for scene in scenes if _is_called(scene.lower(), wanted)}
         if not found:
             known = ", ".join(sorted(x.rpartition("/")[2] for x in scenes)[:_SHOWN])
             raise InputError(
                 f"the data set has no scene {name!r}",
                 hint=f"Its scenes are {known}{' and others' if len(scenes) > _SHOWN else ''}",
             )
-        validation |= found
-    if validation == scenes:
-        raise InputError("no scene is left for training", hint="Name fewer validation scenes")
-    return _divided(dataset, validation)
+        named |= found
+    return named
+
+
+def _is_called(scene: str, wanted: str) -> bool:
+    """Whether a name or pattern fits a scene, or the last part of its name."""
+    return any(
+        name == wanted or fnmatchcase(name, wanted) for name in (scene, scene.rpartition("/")[2])
+    )
 
 
 def _divided(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..datasets import open_dataset
+from ..datasets import Dataset, open_dataset, rectified
 from ..datasets.registry import Roots
 from ..device import open_backend
 from ..errors import InputError
@@ -45,6 +45,9 @@ class EvalOptions:
         Patterns of scene names, and how many at most.
     match
         How models are run.
+    rectify
+        Whether all methods get right views whose rows were corrected; maps and volumes that were
+        computed elsewhere are what they are.
     compare_default
         Whether the default model stands beside baselines where no model is named.
     """
@@ -60,6 +63,7 @@ class EvalOptions:
     threads: int | None = None
     match: MatchOptions = field(default_factory=MatchOptions)
     compare_default: bool = True
+    rectify: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,7 @@ def evaluate_dataset(
     """
     rules = dataset_rules(dataset)
     methods = build_methods(options, dataset)
-    opened = open_dataset(dataset, roots)
+    opened = _opened(dataset, roots, options)
     scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
     evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
     return Comparison(evaluation, rules, opened.warnings)
@@ -119,11 +123,17 @@ def evaluate_components(
     others: list[Method] = []
     if options.baselines:
         others = build_methods(replace(options, models=(), compare_default=False), dataset)
-    opened = open_dataset(dataset, roots)
+    opened = _opened(dataset, roots, options)
     scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
     methods = unique_names([*table.methods, *others])
     evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
     return Comparison(evaluation, rules, opened.warnings), table
+
+
+def _opened(name: str, roots: Roots, options: EvalOptions) -> Dataset:
+    """The data set, with corrected right views if they were asked for."""
+    opened = open_dataset(name, roots)
+    return rectified(opened) if options.rectify else opened
 
 
 def evaluate_folders(

@@ -1,4 +1,7 @@
-"""The paper's table of components: CNN, +CRF, +Joint, +PW, without and with refinement."""
+"""The paper's table of components: CNN, +CRF, +Joint, +PW, without and with refinement.
+
+Models with a pyramid, which the paper has not, get one more column, +pyramid after CNN.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from ..kernels import Backend
-from ..model import StereoModel
+from ..model import PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, stage_model
 from ..options import MatchOptions
 from ..stereo import Stereo
@@ -19,6 +22,9 @@ from .results import Evaluation
 
 COLUMNS = dict(zip(STAGES, ("CNN", "+CRF", "+Joint", "+PW"), strict=True))
 """The paper's name for the result of each training stage."""
+
+PYRAMID_COLUMN = "+pyramid"
+"""The network with the coarser levels of its pyramid, before any CRF; ``CNN`` is without them."""
 
 _STAGE_OF = {**{stage: stage for stage in STAGES}, "cnn": "unary", "pw": "full"}
 
@@ -128,13 +134,10 @@ def _lay_out(
     for (name, models), title in zip(groups, titles, strict=True):
         label = f"{title} ({name})" if titles.count(title) > 1 and name else title
         runs: dict[str, RefinedAndNot] = {}
-        for stage in STAGES:
-            if stage in models:
-                column = COLUMNS[stage]
-                way = replace(options, method="argmax" if stage == "unary" else "crf")
-                runs[column] = RefinedAndNot(
-                    f"{label} {column}", Stereo(models[stage], backend, threads), way
-                )
+        for column, model in _columns_of(models).items():
+            alone = column in (COLUMNS["unary"], PYRAMID_COLUMN)
+            way = replace(options, method="argmax" if alone else "crf")
+            runs[column] = RefinedAndNot(f"{label} {column}", Stereo(model, backend, threads), way)
         for refined in (False, True):
             cells = {c: run.refined if refined else run.unrefined for c, run in runs.items()}
             methods += cells.values()
@@ -143,9 +146,25 @@ def _lay_out(
     return ComponentTable(methods, rows)
 
 
+def _columns_of(models: Mapping[str, StereoModel]) -> dict[str, StereoModel]:
+    """The model of each column, in order; the network's is without its pyramid, if it has one."""
+    columns = {}
+    for stage in STAGES:
+        if stage not in models:
+            continue
+        model = models[stage]
+        columns[COLUMNS[stage]] = model
+        if stage == "unary" and model.config.pyramid:
+            columns[COLUMNS[stage]] = with_config(model, **dict.fromkeys(PYRAMID, 0.0))
+            columns[PYRAMID_COLUMN] = model
+    return columns
+
+
 def format_components(evaluation: Evaluation, table: ComponentTable, figure: str) -> str:
     """The table in the paper's layout for one figure, with the other methods below it."""
     columns = list(COLUMNS.values())
+    if any(PYRAMID_COLUMN in row.cells for row in table.rows):
+        columns.insert(1, PYRAMID_COLUMN)
     rows = [
         [
             row.title,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 
 from ..datasets import StereoPair
+from ..rectification import Rectification
 
 Figures = dict[str, float]
 """Metric name -> value: ``bad1``, ``avgerr``, ``a50``, ``d1_noc``...; percentages in [0, 100]."""
@@ -80,6 +81,9 @@ class Evaluation:
         The figure to sort by, such as ``bad1`` or ``d1_noc``: lower is better.
     mean_name
         What kind of mean the plain names in ``means`` are: ``mean`` or ``weighted mean``.
+    rectifications
+        By scene, how the right view that all methods were given was corrected; empty if that was
+        not asked for.
     """
 
     dataset: str
@@ -89,6 +93,7 @@ class Evaluation:
     means: dict[str, Figures]
     primary: str
     mean_name: str = "mean"
+    rectifications: dict[str, Rectification] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[SceneResult]:

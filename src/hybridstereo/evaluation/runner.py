@@ -8,6 +8,7 @@ import numpy as np
 
 from ..datasets import StereoPair
 from ..errors import StereoError
+from ..rectification import Rectification
 from .methods import Method, Outcome
 from .protocol import (
     Rules,
@@ -49,6 +50,7 @@ def run(
         Called before each run.
     """
     results: list[SceneResult] = []
+    rectifications: dict[str, Rectification] = {}
     scores: dict[str, dict[str, SceneScores]] = {method.info.name: {} for method in methods}
     for number, scene in enumerate(scenes):
         maps: dict[str, np.ndarray] = {}
@@ -58,6 +60,8 @@ def run(
             pair = scene.load()
         except StereoError as error:
             problem = str(error)
+        if pair is not None and pair.rectification is not None:
+            rectifications[scene.name] = pair.rectification
         for index, method in enumerate(methods):
             name = method.info.name
             if on_run is not None:
@@ -92,6 +96,7 @@ def run(
         means,
         rules.primary_of(measured),
         mean_name(rules, [scene.name for scene in scenes]),
+        rectifications,
     )
     for sink in sinks:
         sink.finish(evaluation)

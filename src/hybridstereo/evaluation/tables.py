@@ -11,7 +11,8 @@ from typing import Any
 
 from ..tables import RULE, aligned
 from .protocol import Rules
-from .results import Evaluation, Figures, SceneResult
+from .results import Evaluation, SceneResult
+from .spread import defeats, spread_of
 
 _POOLED = "_pooled"
 
@@ -26,8 +27,22 @@ def format_text(evaluation: Evaluation, rules: Rules) -> str:
         rows += [RULE, *_mean_rows(evaluation, evaluation.mean_name, "", columns, timed)]
         if rules.name != "middlebury":
             rows += [RULE, *_mean_rows(evaluation, "pooled", _POOLED, columns, timed)]
-    notes = _notes(evaluation, columns)
-    return "\n".join([_heading(evaluation, rules), "", *aligned(rows, left=2), "", *notes]).rstrip()
+    lines = [_heading(evaluation, rules), "", *aligned(rows, left=2), "", *_spread(evaluation)]
+    return "\n".join([*lines, *_notes(evaluation, columns)]).rstrip()
+
+
+def _spread(evaluation: Evaluation) -> list[str]:
+    """How the figure to rank by differs between scenes; nothing for a single one."""
+    if len(evaluation.scenes) < 2:
+        return []
+    rows = [[f"{_title(evaluation.primary)} over scenes", "median", "std. error", "worst", "scene"]]
+    for method in evaluation.methods:
+        spread = spread_of(evaluation, method.name)
+        if spread is not None:
+            figures = map(_number, (spread.median, spread.standard_error, spread.worst))
+            rows.append([method.name, *figures, spread.worst_scene])
+    lost = [defeat.describe() for defeat in defeats(evaluation)]
+    return [*aligned(rows), "", *lost, *([""] if lost else [])]
 
 
 def _mean_rows(
@@ -58,14 +73,25 @@ def as_dict(evaluation: Evaluation) -> dict[str, Any]:
         "seconds": {
             method.name: mean_seconds(evaluation, method.name) for method in evaluation.methods
         },
+        "spread": {
+            method.name: None if spread is None else _jsonable(asdict(spread))
+            for method in evaluation.methods
+            for spread in [spread_of(evaluation, method.name)]
+        },
+        "baseline_better": [asdict(defeat) for defeat in defeats(evaluation)],
+        "rectifications": {
+            scene: found.as_dict() for scene, found in evaluation.rectifications.items()
+        },
         "failed": len(evaluation.failures),
     }
 
 
 def format_csv(evaluation: Evaluation) -> str:
-    """One line per scene and method, then ``mean`` and ``pooled`` lines; empty = no value.
+    """One line per scene and method, then those over all scenes; empty = no value.
 
-    The first column tells them apart: ``image``, ``mean`` (or ``weighted mean``), ``pooled``.
+    The first column tells them apart: ``image``, ``mean`` (or ``weighted mean``), ``pooled``;
+    ``median`` and ``standard error`` over the scenes; ``worst`` has the highest value of each
+    figure, and the scene that is the worst by the figure to rank by.
     """
     names = list(dict.fromkeys(n for result in evaluation.results for n in result.figures))
     stream = io.StringIO()
@@ -88,6 +114,14 @@ def format_csv(evaluation: Evaluation) -> str:
             seconds = "" if suffix else _cell(mean_seconds(evaluation, method.name))
             figures = [_cell(means.get(name + suffix)) for name in names]
             writer.writerow([row, "", method.name, *figures, seconds, ""])
+    for attribute in ("median", "standard_error", "worst"):
+        for method in evaluation.methods:
+            primary = spread_of(evaluation, method.name)
+            scene = primary.worst_scene if primary and attribute == "worst" else ""
+            spreads = [spread_of(evaluation, method.name, name) for name in names]
+            figures = [_cell(None if x is None else getattr(x, attribute)) for x in spreads]
+            row = attribute.replace("_", " ")
+            writer.writerow([row, scene, method.name, *figures, "", ""])
     return stream.getvalue()
 
 
@@ -135,8 +169,12 @@ def _cell(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else repr(float(value))
 
 
-def _jsonable(figures: Mapping[str, float] | Figures) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else value for name, value in figures.items()}
+def _jsonable(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with null for NaN."""
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value
+        for name, value in figures.items()
+    }
 
 
 def _heading(evaluation: Evaluation, rules: Rules) -> str:
@@ -145,7 +183,13 @@ def _heading(evaluation: Evaluation, rules: Rules) -> str:
     region = "non-occluded pixels unless 'all'" if masked else "all known pixels"
     scenes = "1 scene" if count == 1 else f"{count} scenes"
     units = "bad, d1, invalid in %, errors in px"
-    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}; {units}"
+    views = "; right views corrected" if evaluation.rectifications else ""
+    return f"{evaluation.dataset}: {scenes}, {region}; {rules.summary}{views}; {units}"
+
+
+def rectification_notes(evaluation: Evaluation) -> list[str]:
+    """What was done to the right view of each scene, one line each."""
+    return [f"{scene}: {found.describe()}" for scene, found in evaluation.rectifications.items()]
 
 
 def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
@@ -158,6 +202,10 @@ def _notes(evaluation: Evaluation, columns: Sequence[str]) -> list[str]:
         for name, count in measured.items()
         if count < most
     ]
+    corrections = rectification_notes(evaluation)
+    if corrections:
+        notes += ["", "Every method got the right view with its rows corrected:"]
+        notes += [f"  {line}" for line in corrections]
     failures = evaluation.failures
     if failures:
         share = f"{len(failures)} of {len(evaluation.results)}"

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..datasets import open_dataset, split, split_named
+from ..datasets import Sample, open_dataset, rectified, split, split_named, take_out
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
@@ -33,6 +33,7 @@ from .stages import (
     start_from_random,
 )
 from .steps import HingeOptions
+from .testing import TEST_FILE, describe_test, measured_on, write_test
 
 # Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
 _LEARNING_RATES = {
@@ -99,6 +100,7 @@ class TrainOptions:
     steps: int | None = None
     minutes: float | None = None
     crop: tuple[int, int] | None = None
+    rectify: bool = False
     augment: bool = True
     batch: int = 1
     optimizer: str = "sgd"
@@ -117,6 +119,7 @@ class TrainOptions:
     seed: int = 0
     val_fraction: float = 0.2
     val_scenes: tuple[str, ...] = ()
+    test_scenes: tuple[str, ...] = ()
     criterion: str = "benchmark"
     validate_every: int = 200
     checkpoint_every: int = 50
@@ -169,7 +172,8 @@ def options_from_config(config: dict[str, Any]) -> TrainOptions:
             f"The run was made by another version of hybridstereo ({error})", "Start a new run"
         ) from error
     crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
-    return replace(options, crop=crop, val_scenes=tuple(options.val_scenes))
+    validation, test = tuple(options.val_scenes), tuple(options.test_scenes)
+    return replace(options, crop=crop, val_scenes=validation, test_scenes=test)
 
 
 def train(
@@ -207,11 +211,15 @@ def train(
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
+    if options.rectify:
+        dataset = rectified(dataset)
+    rest, test = take_out(dataset, options.test_scenes, options.val_scenes)
     if options.val_scenes:
-        training, validation = split_named(dataset, options.val_scenes)
+        training, validation = split_named(rest, options.val_scenes)
     else:
-        training, validation = split(dataset, options.val_fraction, options.seed)
-    reporter.message(f"{len(training)} training pairs, {len(validation)} validation pairs")
+        training, validation = split(rest, options.val_fraction, options.seed)
+    counts = f"{len(training)} training pairs, {len(validation)} validation pairs"
+    reporter.message(f"{counts}, {len(test)} test pairs" if test else counts)
 
     start = None if resuming else _initial_model(options)
     if start is not None and options.disparities is not None:
@@ -249,9 +257,11 @@ def train(
             checkpoint = Checkpoint(begin(first, start, context), Position(first))
             folder.save(checkpoint)
         try:
-            return _run_stages(context, options, checkpoint)
+            model = _run_stages(context, options, checkpoint)
         finally:
             plot_curves(folder.entries(), folder.path / "curves.png")
+        _judge_once(context, model, test)
+        return model
 
 
 def _run_stages(
@@ -277,6 +287,17 @@ def _run_stages(
         checkpoint = Checkpoint(model, Position(upcoming, best=_carried_best(upcoming, checkpoint)))
         folder.save(checkpoint)
     return folder.load_best()
+
+
+def _judge_once(context: TrainingContext, model: StereoModel, test: Sequence[Sample]) -> None:
+    """Measure the best model on the test scenes, unless that was done before."""
+    if not test or (context.folder.path / TEST_FILE).exists():
+        return
+    context.reporter.message("measuring the best model on the test scenes")
+    evaluations = measured_on(model, context.backend, test)
+    write_test(context.folder, evaluations)
+    for line in describe_test(evaluations):
+        context.reporter.message(line)
 
 
 def _carried_best(upcoming: str, done: Checkpoint) -> float:

@@ -201,6 +201,11 @@ def test_every_scene_and_method_is_there(page):
     )  # all but one failure and one unreadable scene
 
 
+def test_spread_of_the_scenes(page):
+    assert ["ours", "3.50", "0.58", "4.50", case.EVIL_SCENE] in page.rows
+    assert "sgbm is better than ours on 0 of 2 scenes" in page.text
+
+
 def test_summary_is_sorted_by_the_primary_figure_and_its_numbers_are_right(page):
     header, *rows = page.rows[:4]
     columns = [re.sub(r" [%pxs]+$", "", text) for text in header]

@@ -31,7 +31,14 @@ from .pictures import (
     color_bar,
     error_palette,
 )
-from .tables import Summary, figures_table, finite_values, groups, summary_table
+from .tables import (
+    Summary,
+    figures_table,
+    finite_values,
+    groups,
+    spread_table,
+    summary_table,
+)
 from .text import duration, is_percentage, label, number, plural
 
 _WIDE = 2.2  # width by height from which on pictures get larger tiles
@@ -77,12 +84,18 @@ def render(
         counts=escape(
             f"{plural(len(evaluation.scenes), 'scene')}, "
             f"{plural(len(evaluation.methods), 'method')}"
+            + (", right views corrected" if evaluation.rectifications else "")
         ),
         failures=_failures(evaluation.failures),
         summary=summary_table(evaluation, summaries),
+        spread=spread_table(evaluation),
         settings="".join(
             f"<dt>{escape(method.name)}</dt><dd>{escape(method.settings)}</dd>"
             for method in evaluation.methods
+        )
+        + "".join(
+            f"<dt>Right view of {escape(scene)}</dt><dd>{escape(found.describe())}</dd>"
+            for scene, found in evaluation.rectifications.items()
         ),
         curves=curve_chart(
             CURVE_ERRORS.tolist(), {name: one.curve for name, one in summaries.items()}

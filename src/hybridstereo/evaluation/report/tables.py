@@ -10,8 +10,9 @@ from html import escape
 import numpy as np
 
 from ..results import Evaluation
+from ..spread import defeats, spread_of
 from .charts import series_class
-from .text import MAIN_GROUP, duration, group, is_percentage, meaning, number, short_label
+from .text import MAIN_GROUP, duration, group, is_percentage, label, meaning, number, short_label
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,36 @@ def summary_table(evaluation: Evaluation, summaries: Mapping[str, Summary]) -> s
     headers[2:2] = [_header("time", unit="s", title="Mean computing time per image")] * timed
     headers += [_header("failed", title="Scenes without a result")] * bool(evaluation.failures)
     return _table("Mean figures of each method", headers, rows)
+
+
+def spread_table(evaluation: Evaluation) -> str:
+    """How the figure to rank by differs between scenes, and where baselines beat models."""
+    if len(evaluation.scenes) < 2:
+        return ""
+    name, rows = evaluation.primary, []
+    for method in evaluation.methods:
+        spread = spread_of(evaluation, method.name)
+        if spread is None:
+            continue
+        cells = [
+            _plain_cell(value) for value in (spread.median, spread.standard_error, spread.worst)
+        ]
+        scene = escape(spread.worst_scene)
+        rows.append(
+            f'<tr><th scope="row" data-value="{escape(method.name)}">{escape(method.name)}</th>'
+            f'{"".join(cells)}<td class="text" data-value="{scene}">{scene}</td></tr>'
+        )
+    unit = "%" if is_percentage(name) else "px"
+    headers = [
+        _header("Method"),
+        _header("median", unit, "Median over the scenes"),
+        _header("std. error", unit, "Standard error of the mean over the scenes"),
+        _header("worst", unit, "The worst scene"),
+        _header("worst scene"),
+    ]
+    lost = "".join(f"<li>{escape(defeat.describe())}</li>" for defeat in defeats(evaluation))
+    table = _table(f"Spread of {escape(label(name))} over the scenes", headers, rows)
+    return table + (f'<ul class="note">{lost}</ul>' if lost else "")
 
 
 def figures_table(evaluation: Evaluation) -> str:
@@ -112,6 +143,13 @@ def _figure_cell(name: str, value: float, best: float = math.nan) -> str:
         return _missing(_of_group(name))
     chosen = ' class="best"' if value == best else ""
     return f'<td{chosen}{_of_group(name)} data-value="{float(value)!r}">{number(value)}</td>'
+
+
+def _plain_cell(value: float) -> str:
+    """A number that is shown whichever figures the reader chooses."""
+    if not math.isfinite(value):
+        return _missing()
+    return f'<td data-value="{float(value)!r}">{number(value)}</td>'
 
 
 def _missing(attributes: str = "") -> str:
