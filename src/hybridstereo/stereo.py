@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -17,17 +18,17 @@ from .clock import OnStage, StageClock
 from .correlation import correlation_forward
 from .crf import energy, solve
 from .device import checked_threads, open_backend
-from .disparity import cheapest_labels, label_disparity, refined_disparity
+from .disparity import cheapest_labels, enlarged_disparity, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .errors import InputError
-from .features import features_forward, network_input
+from .features import Rows, Statistics, features_forward, network_input, pad, padding_of, statistics
 from .io.disparity import write_disparity
 from .io.images import read_image, read_pair
 from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
-from .memory import require_memory
+from .memory import inference_memory, memory_allowed, require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
@@ -36,12 +37,19 @@ from .pyramid import half_labels, half_size, pyramid_forward
 from .rectification import Rectification
 from .rectification import rectify as rectify_right
 from .search_range import believed, coarse_views, covering_range
+from .strips import Strip, overlap_of, plan_strips, rows_that_fit
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
 
 RangeOrigin = Literal["caller", "data set", "pair", "model"]
 """Who chose the labels of a result."""
+
+OnStrip = Callable[[int, int], None]
+"""Called before each strip with how many are done, and how many there are."""
+
+SCALES = (1, 2, 4)
+"""By how much views may be reduced before they are matched."""
 
 _PATH = (str, os.PathLike)
 _NOT_GIVEN = (None, None, None, False, None)
@@ -63,15 +71,17 @@ class StereoResult:
         Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
         ``model`` because the pair does not show it.
     energy
-        Of the labelling; None without a CRF.
+        Of the labelling; None without a CRF, or in strips.
     bounds
         Lower bound on the energy after every sweep: no labelling has a lower energy than the last
-        one; None without a CRF.
+        one; None without a CRF, or in strips.
     seconds
         By stage, in order.
     costs, minorant
         float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
         asked for; there is no minorant without a CRF.
+    strips
+        In how many strips of rows the map was computed.
     rectification
         How the right view was corrected, if that was asked for.
     """
@@ -86,6 +96,7 @@ class StereoResult:
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
     rectification: Rectification | None = None
+    strips: int = 1
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape
@@ -107,6 +118,22 @@ class StereoResult:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
         write_disparity(os.fspath(path), self.disparity)
+
+
+@dataclass(frozen=True)
+class _View:
+    """Of which complete views strips are a part.
+
+    ``place`` is where they lie; ``statistics`` are those of the left and of the right view, level
+    by level.
+    """
+
+    place: Rows
+    statistics: Sequence[Sequence[Statistics]]
+
+    def rows(self, level: int) -> Rows:
+        """Where they lie at a level of the pyramid, each half the size of the one before."""
+        return Rows(self.place.top >> level, -(-self.place.height >> level))
 
 
 class Stereo:
@@ -229,9 +256,12 @@ class Stereo:
         labels: LabelRange | None = None,
         search_range: int | None = None,
         rectify: bool = False,
+        scale: int = 1,
+        max_memory: int | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         on_stage: OnStage | None = None,
+        on_strip: OnStrip | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
 
@@ -261,18 +291,28 @@ class Stereo:
             How many disparities from 0 the data set says to search, if nothing above says more.
         rectify
             Correct rows of the right view that lie too high or too low (`rectification`).
+        scale
+            2 or 4: match the views at half or quarter size, and enlarge the map.  Labels are in
+            pixels of the views, and so is the map.
+        max_memory
+            Bytes that the process may use; what needs more is computed in strips of rows
+            (`strips`).  By default 80 % of what is free, beyond what is in use.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
         on_stage
             Called with the name of each stage when it begins.
+        on_strip
+            Called before each strip with how many are done and how many there are, if there are
+            several.
 
         Raises
         ------
         StereoError
             If an image or an option cannot be used, or the memory does not suffice.
         """
+        _check_scale(scale, volumes)
         options = MatchOptions(
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
@@ -301,11 +341,24 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
-        self._require_memory(left_image, label_range)
+        height, width, _ = left_image.shape
+        searched = label_range
+        if scale > 1:
+            with clock.stage("input"):
+                left_image, right_image = _reduced(left_image, scale), _reduced(right_image, scale)
+            searched = label_range.reduced(scale)
+        rows = self._rows_at_once(left_image, searched, max_memory, volumes)
         with kernels.limited_threads(self.threads):
-            costs = self._matching_costs(left_image, right_image, label_range, clock)
-            result = self._optimise(costs, left_image, label_range, options, volumes, clock)
-        return replace(result, range_from=range_from, rectification=rectification)
+            if rows >= left_image.shape[0]:
+                costs = self._matching_costs(left_image, right_image, searched, clock)
+                result = self._optimise(costs, left_image, searched, options, volumes, clock)
+            else:
+                strips = plan_strips(left_image.shape[0], rows, overlap_of(self.model))
+                result = self._match_strips(
+                    left_image, right_image, searched, options, strips, clock, on_strip
+                )
+        result = replace(result, range_from=range_from, rectification=rectification)
+        return result if scale == 1 else _enlarged(result, scale, height, width, label_range)
 
     __call__ = match
 
@@ -438,23 +491,98 @@ class Stereo:
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
+    def _rows_at_once(
+        self, left: np.ndarray, label_range: LabelRange, max_memory: int | None, volumes: bool
+    ) -> int:
+        """As many rows as fit; refuses a pair of which no useful strip does."""
+        height, width, _ = left.shape
+        limit = memory_allowed(self.backend, max_memory)
+        rows = height
+        if limit is not None:
+
+            def needed(rows: int) -> int:
+                return inference_memory(self.model, rows, width, label_range.count)
+
+            fitting = rows_that_fit(needed, height, overlap_of(self.model), limit)
+            if fitting is None or (volumes and fitting < height):
+                # It says how much there is, how much is needed and what would help.
+                require_memory(
+                    self.model, height, width, label_range.count, self.backend, max_memory
+                )
+            rows = fitting or height
+        return rows
+
+    def _match_strips(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        options: MatchOptions,
+        strips: Sequence[Strip],
+        clock: StageClock,
+        on_strip: OnStrip | None,
+    ) -> StereoResult:
+        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
+        height, width, _ = left.shape
+        with clock.stage("input"):
+            statistics_of = [self._statistics(view) for view in (left, right)]
+        disparity = np.empty((height, width), np.float32)
+        unrefined = np.empty((height, width), np.float32)
+        for done, strip in enumerate(strips):
+            if on_strip is not None:
+                on_strip(done, len(strips))
+            part = np.s_[strip.top : strip.bottom]
+            view = _View(Rows(strip.top, height), statistics_of)
+            costs = self._matching_costs(left[part], right[part], label_range, clock, view)
+            result = self._optimise(
+                costs, left[part], label_range, options, False, clock, statistics_of[0][0]
+            )
+            del costs
+            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
+            disparity[strip.first : strip.last] = result.disparity[kept]
+            unrefined[strip.first : strip.last] = result.unrefined[kept]
+        return StereoResult(
+            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
+        )
+
+    def _statistics(self, image: np.ndarray) -> list[Statistics]:
+        """Those that each level of a complete view is normalised with."""
+        found = []
+        for level in range(1 + len(self.model.config.pyramid)):
+            image = half_size(image) if level else image
+            found.append(statistics(pad(image, padding_of(self.model.unary))))
+        return found
+
     def _require_memory(self, left: np.ndarray, label_range: LabelRange) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
         require_memory(self.model, height, width, label_range.count, self.backend)
 
     def _matching_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        view: _View | None = None,
     ) -> Array:
-        """Images -> features -> correlation -> pyramid -> matching costs, on the device."""
-        levels = self._level_costs(left, right, label_range, clock)
+        """Images -> features -> correlation -> pyramid -> matching costs, on the device.
+
+        ``view`` tells of which complete views the images are a part.
+        """
+        levels = self._level_costs(left, right, label_range, clock, view)
         if len(levels) == 1:
             return levels[0]
         with clock.stage("pyramid"):
             return pyramid_forward(self.backend, levels, self.model.config.pyramid)[0]
 
     def _level_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        view: _View | None = None,
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
         levels = [self._unary_costs(left, right, label_range, clock)]
@@ -486,6 +614,7 @@ class Stereo:
         options: MatchOptions,
         volumes: bool,
         clock: StageClock,
+        stats: Statistics | None = None,
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity."""
         backend, config = self.backend, self.model.config
@@ -493,7 +622,7 @@ class Stereo:
         if options.method == "crf":
             model = self._loaded.edges
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(left, model))
+                edges_in = backend.to_device(edges_input(left, model, stats))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
@@ -545,3 +674,26 @@ def _checked_labels(labels: Any) -> LabelRange:
             "Give a LabelRange, or their number as `disparities`",
         )
     return labels
+
+
+def _check_scale(scale: Any, volumes: bool) -> None:
+    if scale not in SCALES:
+        raise InputError(f"The scale is {scale}", "Give 1, 2 (half size) or 4 (quarter size)")
+    if scale > 1 and volumes:
+        raise InputError("There are no volumes of reduced views", "Leave out `scale` or `volumes`")
+
+
+def _reduced(image: np.ndarray, scale: int) -> np.ndarray:
+    while scale > 1:
+        image, scale = half_size(image), scale // 2
+    return image
+
+
+def _enlarged(
+    result: StereoResult, scale: int, height: int, width: int, label_range: LabelRange
+) -> StereoResult:
+    """The result of reduced views as one of the views themselves."""
+    disparity, unrefined = (
+        enlarged_disparity(x, scale, height, width) for x in (result.disparity, result.unrefined)
+    )
+    return replace(result, disparity=disparity, unrefined=unrefined, label_range=label_range)
