@@ -186,18 +186,21 @@ def set_threads(count: int) -> None:
 
 @contextmanager
 def limited_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside the block, as `set_threads`; None changes nothing."""
+    """Use ``count`` threads inside the block, as `set_threads`; None changes nothing.
+
+    BLAS runs on one thread there in any case, since its sums depend on how many it has.
+    """
     import numba
 
-    if count is None:
-        yield
-        return
+    from .cpu.workers import one_blas_thread
+
     before = numba.get_num_threads()
-    set_threads(count)
-    try:
-        yield
-    finally:
-        set_threads(before)
+    with one_blas_thread():
+        set_threads(before if count is None else count)
+        try:
+            yield
+        finally:
+            set_threads(before)
 
 
 def max_threads() -> int:
