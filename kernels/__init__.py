@@ -24,6 +24,7 @@ __all__ = [
     "explain_choice",
     "is_device",
     "max_threads",
+    "network_scratch",
     "reusable_memory",
     "select",
     "set_threads",
@@ -168,6 +169,13 @@ def explain_choice(backend: Backend) -> str:
     if backend.name != "cpu":
         return f"device: {backend.name}, {status.devices[0]}"
     return f"device: cpu, since CUDA cannot be used: {status.reason}"
+
+
+def network_scratch(width: int, weights: Sequence[np.ndarray]) -> int:
+    """Bytes that every thread of the CPU's `network_forward` needs for an image of this width."""
+    from . import conv_cpu
+
+    return conv_cpu.memory_per_thread(width, weights)
 
 
 def reusable_memory() -> int:

@@ -31,6 +31,9 @@ _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before s
 # Rows that go through a whole network at a time, a multiple of 3: the activations between two
 # layers, 1242 pixels of 100 channels wide, then take 6 MB of the L3 cache.
 _STEP = 12
+# What a stage may add to the rows of a step: two of a tile that was not complete, two of a tile
+# that begins above the band, two that it keeps and does not yet use; and the rows of its kernel.
+_HELD_ROWS = 6
 _BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
 
@@ -178,6 +181,20 @@ def _stream(
             source, available, done[i] = following, upto, upto
 
 
+def _between_size(width: int, shapes: Sequence[tuple[int, ...]]) -> int:
+    """Numbers between two layers that a thread holds at a time; shapes: of the kernels."""
+    rows = _STEP + _HELD_ROWS + max(kh for _, _, kh, _ in shapes)
+    return rows * width * max(outputs for outputs, *_ in shapes)
+
+
+def memory_per_thread(width: int, weights: Sequence[np.ndarray]) -> int:
+    """Bytes that a thread of `network_forward` needs for an image of this width.
+
+    The scratch of the layers themselves, below a megabyte each, is left out.
+    """
+    return 2 * _between_size(width, [x.shape for x in weights]) * weights[0].dtype.itemsize
+
+
 def network_forward(
     x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray | None]], activate_last: bool
 ) -> np.ndarray:
@@ -209,13 +226,11 @@ def network_forward(
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
     height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
     result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
+    room = _between_size(x.shape[1], [weight.shape for weight in weights])
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
-        row = x.shape[1] * max(weight.shape[0] for weight in weights)
-        # In its last step a stage also gets what the tiles of those before it have held back.
-        most = _STEP + consumed[0] + 2 * len(stages)
-        between = [np.empty(most * row, x.dtype) for _ in range(2)]
+        between = [np.empty(room, x.dtype) for _ in range(2)]
         for first, last in bands:
             _stream(stages, scratch, between, x, first, last, result)
 
