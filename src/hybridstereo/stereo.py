@@ -422,7 +422,8 @@ class Stereo:
                 solution = solve(backend, costs, edges, config.penalties, iterations)
                 label_map, bounds = solution.label_map, solution.bounds
                 minorant = solution.minorant
-                total = lowest = energy(backend, costs, edges, config.penalties, label_map)
+                lowest = energy(backend, costs, edges, config.penalties, label_map)
+                total = lowest + float(bounds[-1])
         else:
             with clock.stage("argmax"):
                 label_map = cheapest_labels(backend, costs)

@@ -94,6 +94,14 @@ def test_every_tile_is_written_once(backend, rng):
     np.testing.assert_array_equal(y, np.broadcast_to(y[0, 0], y.shape))
 
 
+@pytest.mark.parametrize("channels", [(3, 5), (16, 24)], ids=["direct", "winograd"])
+def test_nan_is_passed_on(backend, rng, channels):
+    x, weight, bias, _ = layer(rng, (5, 8), channels, (2, 2))
+    x[2, 3, 1] = np.nan
+    y = backend.conv_forward(x, weight, bias, True)
+    assert np.isnan(y[1:3, 2:4]).all()
+
+
 # ---------------------------------------------------------------- whole networks
 
 
