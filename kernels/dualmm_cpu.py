@@ -217,7 +217,7 @@ def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None
             before, here, after = volume[i, z - 1], volume[i, z], volume[i, z + 1]
             slope = (before - after) / (2.0 * step)
             curvature = (before - 2.0 * here + after) / (step * step)
-            shift = slope / max(SMALLEST_CURVATURE, curvature)
+            shift = min(max(slope / max(SMALLEST_CURVATURE, curvature), -step), step)
         offsets[i] = shift
 
 
@@ -237,7 +237,7 @@ def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray
     -------
     offsets
         What to add to the disparity of each pixel, in pixels, float32 (H, W); 0 at the first and
-        the last label.
+        the last label, elsewhere at most ``step``, so that it stays within the labels.
     """
     offsets = np.empty(label_map.shape, np.float32)
     _refine_rows(

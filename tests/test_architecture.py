@@ -38,7 +38,7 @@ LAYERS = (
         "search_range",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options"},
+    {"models", "memory", "options", "faults"},
     {"stereo"},
     {"evaluation", "bench"},
     {"training"},  # validates by the rules of the evaluation
@@ -221,7 +221,7 @@ NAMESAKES = {
     ("kernels.cpu.direct", "kernels.cpu.winograd"): (
         {
             "convolve_rows", "empty_sums", "gradient_rows", "kernels_from_sums", "prepare",
-            "scratch",
+            "scratch", "tile_at", "whole_rows",
         },
         "two ways to convolve with one interface",
     ),

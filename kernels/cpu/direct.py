@@ -36,6 +36,19 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
     return Plan(taps.shape, panels, shift, activate)
 
 
+def whole_rows(rows: int) -> int:
+    """How many of the next ``rows`` rows are in complete tiles: tiles have one row."""
+    return rows
+
+
+def tile_at(row: int, phase: int) -> tuple[int, int]:
+    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
+
+    Tiles begin at rows that are congruent to ``phase``, modulo their height.
+    """
+    return row, row
+
+
 def scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -196,6 +196,21 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
     return Plan(taps.shape, pack(_kernels_to_points(taps)), shift, activate)
 
 
+def whole_rows(rows: int) -> int:
+    """How many of the next ``rows`` rows are in complete tiles."""
+    return rows // 3 * 3
+
+
+def tile_at(row: int, phase: int) -> tuple[int, int]:
+    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
+
+    See `direct.tile_at`.  Every row of a tile is computed by way of the second and third row of the
+    patch, which may cancel but round; the first row of the patch enters that of the tile only.
+    """
+    begin = row - (row - phase) % 3
+    return begin, begin + (row > begin)
+
+
 def scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -42,3 +42,7 @@ class DeviceError(StereoError):
 
 class OutOfMemoryError(StereoError):
     """The work needs more memory than the device has free."""
+
+
+class NumericsError(StereoError):
+    """A stage computed numbers that are not finite."""

@@ -175,7 +175,8 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
         curves = {"pixels": pixel_steps(settings[0]), "disparities": label_steps(settings[0])}
     every_setting = dict.fromkeys([*settings, *(x for steps in curves.values() for x in steps)])
     for setting in every_setting:
-        require_memory(model, setting.height, setting.width, setting.disparities, backend)
+        size = setting.height, setting.width, setting.disparities
+        require_memory(model, *size, backend, threads=threads)
 
     on_step("generating a stereo pair")
     most = max(setting.disparities for setting in settings)
@@ -208,7 +209,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
             ours,
             count_work(model, *size, setting.iterations),
             peak_bytes[setting],
-            inference_memory(model, *size),
+            inference_memory(model, *size, threads=threads),
             tuple(
                 PeerComparison(peer, component, ours[component], timings[peer.label]["total"])
                 for peer in peers.get(setting, ())

@@ -384,6 +384,8 @@ def _report(
         "memory": {
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
-            "estimated_bytes": inference_memory(stereo.model, height, width, label_range.count),
+            "estimated_bytes": inference_memory(
+                stereo.model, height, width, label_range.count, method, stereo.threads
+            ),
         },
     }

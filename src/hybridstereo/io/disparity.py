@@ -102,7 +102,8 @@ def write_disparity(path: str | Path, disparity: NDArray[np.floating]) -> None:
     ======================  ====================================================================
     ``.pfm``, ``-``         little-endian float32, rows bottom-up
     ``.png``                KITTI: 16-bit grey, 256 times the disparity, fraction cut off, 0 for
-                            invalid. A valid disparity below 1/256 therefore reads as invalid.
+                            invalid. A valid disparity below 1/256 becomes 1/256, as KITTI's own
+                            program writes it.
     ``.npy``                float32 (H, W)
     ``.tif``, ``.tiff``     float32, one channel
     ======================  ====================================================================
@@ -222,7 +223,8 @@ def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
             f"{scaled.max() / _KITTI_SCALE:g}): a 16-bit PNG stores 256 times the disparity",
             hint=_ANY_VALUE,
         )
-    return encode_pixels(scaled.astype(np.uint16), ".png", name)
+    stored = np.where(np.isfinite(disparity), np.maximum(scaled, 1.0), 0.0)
+    return encode_pixels(stored.astype(np.uint16), ".png", name)
 
 
 def _decode_png(data: bytes, name: str) -> Pixels:
