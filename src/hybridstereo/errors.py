@@ -42,3 +42,10 @@ class DeviceError(StereoError):
 
 class OutOfMemoryError(StereoError):
     """The work needs more memory than the device has free."""
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """A value as it is shown in a message: printable, on one line and not too long."""
+    text = value if isinstance(value, str) else repr(value)
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return plain if len(plain) <= most else plain[:most] + "..."

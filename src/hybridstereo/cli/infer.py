@@ -230,11 +230,12 @@ def _optimise(
     from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
+    from ..system import available_memory
 
     on_stage("reading")
     image = read_image(left)
     height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale)
+    stored = read_volume(volume, height, width, scale, available_memory())
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(

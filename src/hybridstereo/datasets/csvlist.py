@@ -8,9 +8,10 @@ from pathlib import Path
 
 from hybridstereo.datasets.pair import StereoPair, build_pair
 from hybridstereo.datasets.samples import Sample
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.disparity import read_disparity
-from hybridstereo.io.images import read_bytes, read_pair
+from hybridstereo.io.files import read_file
+from hybridstereo.io.images import read_pair
 from hybridstereo.io.mask import read_mask
 
 EXPECTED = (
@@ -18,6 +19,7 @@ EXPECTED = (
     "pair, with paths relative to the file; see data/README.md"
 )
 
+_MOST_BYTES = 1 << 26  # a million pairs with long names
 _COLUMNS = ("left", "right", "disparity", "mask")
 _REQUIRED = _COLUMNS[:3]
 _HEADER_COLUMNS = (*_COLUMNS, "scene")
@@ -84,7 +86,7 @@ def _csv_file(root: Path) -> Path:
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     """The number and the cells, by column, of every line that describes a pair."""
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_file(path, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file", hint=EXPECTED) from error
     columns: tuple[str, ...] | None = None
@@ -102,7 +104,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         row = dict(zip(columns, cells, strict=False))
         if len(cells) > len(columns) or not all(row.get(name) for name in _REQUIRED):
             raise InputError(
-                f"{path}, line {number}: {line.strip()!r} is not {','.join(columns)}",
+                f"{path}, line {number}: '{shortened(line.strip())}' is not {','.join(columns)}",
                 hint="Write the paths of the left image, the right image and the disparity map",
             )
         rows.append((number, row))

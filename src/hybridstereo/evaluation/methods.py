@@ -16,6 +16,7 @@ from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
 from ..options import MatchOptions
 from ..stereo import Stereo, StereoResult
+from ..system import available_memory
 from .results import MethodInfo
 from .scenes import Scene, find_file
 
@@ -179,7 +180,7 @@ class VolumesMethod:
         if not pair.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
-        volume = read_volume(path, pair.height, pair.width, self._scale)
+        volume = read_volume(path, pair.height, pair.width, self._scale, available_memory())
         result = self._stereo.optimise(
             volume.costs,
             pair.left,
