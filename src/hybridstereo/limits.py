@@ -97,8 +97,15 @@ KERNEL_SIDE = Limits(1, 31, whole=True)
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""
 REPEATS = Limits(1, 1000, whole=True)
-THREADS = Limits(1, 4096, whole=True)
+THREADS = Limits(1, 10**6, whole=True)
 SEED = Limits(0, 2**32 - 1, whole=True)
+
+SCENES = Limits(1, 10**6, whole=True)
+"""Generated scenes, of which each takes a second."""
+SCENE_SIDE = Limits(1, 4096, whole=True)
+"""Keeps the memory for the half-pixel samples of a generated scene within a few GB."""
+SCENE_OBJECTS = Limits(0, 1000, whole=True)
+SCENE_DISPARITY = Limits(-4096, 4096)
 
 TRAINING: Mapping[str, Limits] = {
     "layers": LAYERS,

@@ -172,9 +172,10 @@ def test_both_from_stdin(capsys, monkeypatch):
     assert_one_sentence(*run(capsys, "infer", "-", "-", "-o", "x.pfm"))
 
 
-def test_too_many_disparities(capsys, pair):
+def test_too_many_disparities(capsys, pair, monkeypatch):
+    monkeypatch.setattr("hybridstereo.memory.available_memory", lambda: 1 << 28)
     assert_one_sentence(
-        *run(capsys, "infer", *pair, "--disparities", 10**9, "-o", "x.pfm"),
+        *run(capsys, "infer", *pair, "--disparities", 65536, "-o", "x.pfm"),
         "memory",
         "Use at most --disparities ",
     )
@@ -232,8 +233,9 @@ def test_convert_of_nothing(capsys, tmp_path):
     assert_one_sentence(*result, "params.npz")
 
 
-def test_synth_with_an_impossible_size(capsys, tmp_path):
-    assert_one_sentence(*run(capsys, "synth", tmp_path, "--width", 0), "width")
+def test_synth_with_an_impossible_range(capsys, tmp_path):
+    result = run(capsys, "synth", tmp_path, "--min-disparity", 9, "--max-disparity", 8)
+    assert_one_sentence(*result, "disparity range 9.0 to 8.0")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,15 @@ def test_synth_with_an_impossible_size(capsys, tmp_path):
         ["infer"],
         ["infer", "a.png"],
         ["infer", "a.png", "b.png", "--disparities", "0"],
+        ["infer", "a.png", "b.png", "--disparities", "1000000000"],
         ["infer", "a.png", "b.png", "--step", "0"],
+        ["infer", "a.png", "b.png", "--step", "inf"],
+        ["infer", "a.png", "b.png", "--min-disparity", "nan"],
+        ["infer", "a.png", "b.png", "--volume-scale", "nan"],
+        ["infer", "a.png", "b.png", "--iterations", "1000000000"],
+        ["train", "csv", "--gamma", "nan"],
+        ["train", "csv", "--lr", "inf"],
+        ["synth", "scenes", "--width", "0"],
         ["infer", "a.png", "b.png", "--method", "magic"],
         ["infer", "a.png", "b.png", "--json", "-o", "-"],
         ["infer", "a.png", "b.png", "--nonsense"],

@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError, OutputError
+from ..limits import DISPARITY, FACTOR, LABELS, STEP
 from .options import (
     announce_device,
     device_option,
     iterations_option,
+    max_pixels_option,
+    number_type,
     refine_option,
     threads_option,
 )
 from .progress import Progress
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..options import MatchOptions
     from ..stereo import Stereo, StereoResult
 
@@ -49,19 +55,19 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--disparities",
-    type=click.IntRange(min=1),
+    type=number_type(LABELS),
     metavar="N",
     help="Number of disparity labels, exactly.  [default: the model's, at most the image's width]",
 )
 @click.option(
     "--min-disparity",
-    type=float,
+    type=number_type(DISPARITY),
     metavar="M",
     help="Smallest disparity in pixels, may be negative.  [default: the model's]",
 )
 @click.option(
     "--step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
 )
@@ -87,7 +93,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--volume-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(FACTOR),
     default=1.0,
     metavar="S",
     help="Factor of those costs: the penalties suit costs that differ by up to about 1.",
@@ -100,6 +106,7 @@ if TYPE_CHECKING:
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@max_pixels_option
 @device_option
 @threads_option
 @click.option(
@@ -118,6 +125,7 @@ def infer(
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
+    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -143,6 +151,7 @@ def infer(
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    from ..io.images import read_image
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -165,10 +174,17 @@ def infer(
         show = progress.stage
         if volume is None:
             result = stereo.match(
-                left, str(right), **vars(settings), volumes=wants_volumes, on_stage=show
+                left,
+                str(right),
+                **vars(settings),
+                volumes=wants_volumes,
+                max_pixels=max_pixels,
+                on_stage=show,
             )
         else:
-            result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+            show("reading")
+            image = read_image(left, max_pixels)
+            result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -219,7 +235,7 @@ def _check_distinct(inputs: Sequence[str | None], outputs: Sequence[str | None])
 
 def _optimise(
     stereo: Stereo,
-    left: str,
+    image: NDArray[np.float32],
     volume: str,
     scale: float,
     settings: MatchOptions,
@@ -227,13 +243,10 @@ def _optimise(
     on_stage: Callable[[str], None],
 ) -> StereoResult:
     """The CRF on the costs of another matcher."""
-    from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
     from ..system import available_memory
 
-    on_stage("reading")
-    image = read_image(left)
     height, width, _ = image.shape
     stored = read_volume(volume, height, width, scale, available_memory())
     count = stored.costs.shape[2]

@@ -11,6 +11,7 @@ from ..datasets import open_dataset
 from ..datasets.registry import Roots
 from ..device import open_backend
 from ..errors import InputError
+from ..limits import COUNT, FACTOR
 from ..models.zoo import DEFAULT_MODEL
 from ..options import MatchOptions
 from ..stereo import Stereo
@@ -60,6 +61,11 @@ class EvalOptions:
     threads: int | None = None
     match: MatchOptions = field(default_factory=MatchOptions)
     compare_default: bool = True
+
+    def __post_init__(self) -> None:
+        FACTOR.check(self.volume_scale, "`volume_scale` is")
+        if self.limit is not None:
+            COUNT.check(self.limit, "`limit` is")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.files import read_file
+from hybridstereo.limits import COUNT
 
 Matrix = tuple[tuple[float, float, float], ...]
 
@@ -132,8 +133,8 @@ class _Reader:
         number = self._number(key)
         if number is None:
             return None
-        if number < 1 or number != int(number):
-            raise self._error(key, "a whole number of at least 1")
+        if number != int(number) or int(number) not in COUNT:
+            raise self._error(key, str(COUNT))
         return int(number)
 
     def _flag(self, key: str) -> bool | None:

@@ -9,10 +9,8 @@ import numpy as np
 
 from hybridstereo.errors import InputError
 
-Shape = tuple[int, ...]
 
-
-def read_npy_header(stream: BinaryIO, name: str) -> tuple[Shape, bool, np.dtype]:
+def read_npy_header(stream: BinaryIO, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     """Shape, whether columns come first, and type; ``stream`` is then at the first element.
 
     Raises
