@@ -8,7 +8,6 @@ help of the commands shows these numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -47,10 +46,10 @@ class Limits:
         kind = Integral if self.whole else Real
         if isinstance(value, bool) or not isinstance(value, kind):
             return False
-        number = int(value) if self.whole else float(value)  # type: ignore[call-overload]
-        if not math.isfinite(number) or not self.least <= number <= self.most:
+        # The ends are finite, so that neither NaN nor infinity lies between them.
+        if not self.least <= value <= self.most:  # type: ignore[operator]
             return False
-        return not ((self.above and number == self.least) or (self.below and number == self.most))
+        return not ((self.above and value == self.least) or (self.below and value == self.most))
 
     def __str__(self) -> str:
         low = f"above {_plain(self.least)} and" if self.above else f"from {_plain(self.least)}"
