@@ -329,3 +329,32 @@ def test_every_command_is_in_the_readme(name):
 def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_FAILURE, cli_module.EXIT_USAGE) == (1, 2)
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["infer", "LONG", "right.png"],
+        ["infer", "left.png", "right.png", "--model", "LONG"],
+        ["eval", "csv", "--root", "LONG"],
+        ["eval", "LONG", "truth.pfm"],
+        ["eval", "--pred", "LONG", "--gt", "LONG"],
+        ["eval", "a.pfm", "b.pfm", "--mask", "LONG"],
+        ["train", "csv", "--root", "LONG"],
+        ["convert", "LONG", "-o", "m.h5"],
+    ],
+)
+def test_names_that_are_too_long(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [x.replace("LONG", "x" * 300) for x in arguments]
+    code, out, err = run(capsys, *given)
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_max_pixels(capsys, pair, tmp_path):
+    pixels = 24 * 40
+    refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
+    assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
+    options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
+    assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0

@@ -127,6 +127,8 @@ def arguments(decisions: Decisions) -> list[str]:
     name = decisions.chosen(sorted(cli.commands))
     command = cli.commands[name]
     given = [name, *decisions.chosen(_ARGUMENTS.get(name, ((),)))]
+    if decisions.rarely():
+        given = [name, *(decisions.chosen(_FILES) for _ in range(decisions.below(4)))]
     if name in ("eval", "train") and "csv" in given:
         given += ["--root", "pairs.csv"]
     options = [x for x in command.params if isinstance(x, click.Option)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ EXPECTED = (
 )
 
 _MOST_BYTES = 1 << 26  # a million pairs with long names
+_LONGEST_PATH = 200  # in a message
 _COLUMNS = ("left", "right", "disparity", "mask")
 _REQUIRED = _COLUMNS[:3]
 _HEADER_COLUMNS = (*_COLUMNS, "scene")
@@ -55,7 +57,11 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     warnings: list[str] = []
     for line, row in _rows(path):
         files = {name: path.parent / row[name] for name in _COLUMNS if row.get(name)}
-        missing = [str(file) for file in files.values() if not file.is_file()]
+        missing = [
+            shortened(str(file), _LONGEST_PATH)
+            for file in files.values()
+            if not os.path.isfile(file)
+        ]
         if missing:
             warnings.append(f"{path}, line {line} is left out: {', '.join(missing)} missing")
             continue
@@ -75,7 +81,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
 
 
 def _csv_file(root: Path) -> Path:
-    if not root.is_dir():
+    if not os.path.isdir(root):
         return root
     found = sorted(root.glob("*.csv"))
     if len(found) != 1:
@@ -94,7 +100,10 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        except csv.Error as error:  # a cell too long, or in Python 3.10 a null character
+            raise InputError(f"{path}, line {number}: {error}", hint=EXPECTED) from error
         if columns is None:
             columns = _header(cells)
             if columns is not None:

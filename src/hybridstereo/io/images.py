@@ -34,7 +34,7 @@ def check_pixel_count(width: int, height: int, max_pixels: int, name: str) -> No
     if width * height > max_pixels:
         raise InputError(
             f"{name} states {width}x{height} pixels, more than the {max_pixels} that are read",
-            hint="Allow more with `max_pixels` if it really is that large",
+            hint="Use a smaller one, or allow more with `max_pixels`",
         )
 
 
