@@ -109,3 +109,9 @@ def test_numbers_of_an_evaluation(value):
         EvalOptions(volume_scale=value)
     with pytest.raises(InputError, match="limit"):
         EvalOptions(limit=value)
+
+
+def test_networks_that_no_checkpoint_could_hold():
+    TrainOptions(dataset="synthetic", layers=64, filters=512)
+    with pytest.raises(InputError, match="64 layers of 4096 filters"):
+        TrainOptions(dataset="synthetic", layers=64, filters=4096)

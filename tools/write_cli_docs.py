@@ -162,7 +162,14 @@ ARGUMENTS = {
 }
 
 _DEFAULT_IN_HELP = re.compile(r"\s*\[default: (?P<text>[^\]]*)\]\s*$")
-_PLACEHOLDERS = {"Int": "N", "IntRange": "N", "Float": "X", "FloatRange": "X", "Path": "PATH"}
+_PLACEHOLDERS = {
+    "Int": "N",
+    "IntRange": "N",
+    "Float": "X",
+    "FloatRange": "X",
+    "FiniteRange": "X",
+    "Path": "PATH",
+}
 
 
 def escaped(text: str) -> str:

@@ -245,10 +245,10 @@ def _optimise(
     """The CRF on the costs of another matcher."""
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
-    from ..system import available_memory
+    from ..memory import volume_memory
 
     height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale, available_memory())
+    stored = read_volume(volume, height, width, scale, volume_memory())
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(

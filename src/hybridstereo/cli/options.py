@@ -10,7 +10,7 @@ import click
 from ..limits import ITERATIONS, MAX_PIXELS, PIXELS, THREADS, Limits
 
 
-class _Finite(click.FloatRange):
+class FiniteRange(click.FloatRange):
     """A range of numbers that NaN does not lie in; click's compares in vain."""
 
     def convert(
@@ -27,7 +27,7 @@ def number_type(limits: Limits) -> click.IntRange | click.FloatRange:
     """The type of an option that takes a number within limits; all numeric options have it."""
     if limits.whole:
         return click.IntRange(int(limits.least), int(limits.most))
-    return _Finite(limits.least, limits.most, limits.above, limits.below)
+    return FiniteRange(limits.least, limits.most, limits.above, limits.below)
 
 
 class DeviceName(click.ParamType):

@@ -20,6 +20,8 @@ _CHOICES = {
     "criterion": tuple(CRITERIA),
 }
 _FLAGS = ("with_xy", "augment", "nesterov", "soft_target", "infer_unknown")
+# Of 2x2 numbers each, with a momentum each: what fits into the file of a checkpoint, 1 GiB.
+_MOST_KERNELS = 1 << 25
 _OPTIONAL = frozenset(
     {"layers", "pyramid", "init", "epochs", "steps", "minutes", "lr", "disparities"}
 )
@@ -36,6 +38,12 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, limits in TRAINING.items():
         if options[name] is not None or name not in _OPTIONAL:
             limits.check(options[name], f"`{name}` is")
+    layers, filters = options["layers"] or 1, options["filters"]
+    if layers * filters**2 > _MOST_KERNELS:
+        raise InputError(
+            f"{layers} layers of {filters} filters make a network that no checkpoint can hold",
+            "Use fewer `layers` or `filters`",
+        )
     for name, choices in _CHOICES.items():
         if options[name] not in choices:
             raise InputError(
