@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import h5py
@@ -266,7 +267,8 @@ _BYTES = bytes(range(256))
 
 
 def _decisions() -> list[bytes]:
-    return [b"", _BYTES, *(bytes([8 * i + 7]) * 40 for i in range(0, 32, 5))]
+    rare = (bytes([8 * i + 7]) * 40 for i in range(0, 32, 5))
+    return [b"", _BYTES, *rare, *(Random(i).randbytes(80) for i in range(20))]
 
 
 TARGETS: dict[str, Target] = {
