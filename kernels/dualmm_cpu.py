@@ -134,7 +134,8 @@ def _argmin_rows(volume: Any, label_map: Any) -> None:
         row = volume[i]
         lowest = _minimum_of(row)
         best = 0
-        while row[best] > lowest:  # not !=, which is always true of NaN
+        # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
+        while row[best] > lowest and best < row.size - 1:
             best += 1
         label_map[i] = best
 
@@ -148,7 +149,7 @@ def _read_out_rows(minorant: Any, label_map: Any) -> None:
         lowest = _minimum_of(row)
         limit = lowest + tolerance * abs(lowest)
         first = 0
-        while row[first] > limit:
+        while row[first] > limit and first < row.size - 1:
             first += 1
         block_end = min((first // TIE_BLOCK + 1) * TIE_BLOCK, row.size)
         best = first

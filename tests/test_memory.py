@@ -29,7 +29,7 @@ def test_memory_in_store_counts_as_free(monkeypatch):
 def test_too_many_disparities_for_the_memory(sample_crop, monkeypatch):
     limit_memory(monkeypatch, 30_000_000)
     with pytest.raises(OutOfMemoryError, match="Use at most `disparities="):
-        Stereo("census", "cpu").match(*sample_crop, disparities=100_000)
+        Stereo("census", "cpu").match(*sample_crop, disparities=60_000)
 
 
 @pytest.mark.parametrize("method", ["crf", "argmax"])
@@ -86,3 +86,11 @@ def test_memory_estimate_is_at_most_three_volumes_and_features():
 )
 def test_bytes_are_readable(count, text):
     assert system.format_bytes(count) == text
+
+
+def test_costs_from_elsewhere_leave_room_for_the_crf(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+    assert memory.volume_memory() == 500
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert memory.volume_memory() is None

@@ -43,6 +43,10 @@ rectified: corresponding points lie on the same row.
 RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of the
 sensor.
 
+**Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
+(`-` reads standard input where that is said). An image, a map or a mask whose header states more
+than 100 million pixels is refused before it is decoded; `hstereo infer --max-pixels` allows more.
+
 **Disparity maps.** The suffix picks the format, for reading and for writing:
 
 | suffix | contents | invalid pixels |
@@ -162,7 +166,7 @@ ARGUMENTS = {
 }
 
 _DEFAULT_IN_HELP = re.compile(r"\s*\[default: (?P<text>[^\]]*)\]\s*$")
-_PLACEHOLDERS = {"Int": "N", "IntRange": "N", "Float": "X", "FloatRange": "X", "Path": "PATH"}
+_PLACEHOLDERS = {"IntRange": "N", "FiniteRange": "X", "Path": "PATH"}
 
 
 def escaped(text: str) -> str:
@@ -187,10 +191,10 @@ def bounds(kind: dict[str, Any]) -> str:
     low, high = kind.get("min"), kind.get("max")
     if low is not None and high is not None:
         left, right = "(" if kind["min_open"] else "[", ")" if kind["max_open"] else "]"
-        return f" in {left}{low:g}, {high:g}{right}"
+        return f" in {left}{low:.10g}, {high:.10g}{right}"
     if low is not None:
-        return f" {'>' if kind['min_open'] else '≥'} {low:g}"
-    return "" if high is None else f" {'<' if kind['max_open'] else '≤'} {high:g}"
+        return f" {'>' if kind['min_open'] else '≥'} {low:.10g}"
+    return "" if high is None else f" {'<' if kind['max_open'] else '≤'} {high:.10g}"
 
 
 def value_of(option: click.Option) -> str:

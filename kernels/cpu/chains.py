@@ -251,7 +251,8 @@ def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
     low = _load(chain.costs, row, chain.label_count)
     if chain.vote:
         winner = 0
-        while row[winner] > low:  # not !=, which is always true of NaN
+        # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
+        while row[winner] > low and winner < chain.label_count - 1:
             winner += 1
         chain.winners[0] = winner
     for k in range(chain.label_count):

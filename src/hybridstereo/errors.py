@@ -46,3 +46,10 @@ class OutOfMemoryError(StereoError):
 
 class NumericsError(StereoError):
     """A stage computed numbers that are not finite."""
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """A value as it is shown in a message: printable, on one line and not too long."""
+    text = value if isinstance(value, str) else repr(value)
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return plain if len(plain) <= most else plain[:most] + "..."

@@ -141,6 +141,15 @@ def require_memory(
     )
 
 
+def volume_memory() -> int | None:
+    """Bytes that costs from elsewhere may take on the CPU; None if unknown.
+
+    Half of what is free: the CRF works on a copy.
+    """
+    free, _ = _free_memory(None)
+    return None if free is None else free // 2
+
+
 def training_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
     """Bytes that a training step of all parts needs at its peak, on the CPU or a GPU.
 

@@ -29,6 +29,7 @@ from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
+from .limits import MAX_PIXELS
 from .memory import require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
@@ -233,6 +234,7 @@ class Stereo:
         rectify: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
@@ -267,6 +269,8 @@ class Stereo:
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+        max_pixels
+            An image file whose header states more is refused, and not decoded.
         on_stage
             Called with the name of each stage when it begins.
 
@@ -279,7 +283,7 @@ class Stereo:
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
         options = options.resolved(self.model.config)
-        left_image, right_image = self._read_pair(left, right, channels)
+        left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
         if rectify:  # before the range is looked for, which needs rows that match
@@ -374,6 +378,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -389,7 +394,7 @@ class Stereo:
             The left image, as for `match`.
         labels
             What the K labels stand for; by default the disparities 0 to K - 1.
-        iterations, method, refine, channels, volumes, on_stage
+        iterations, method, refine, channels, volumes, max_pixels, on_stage
             As for `match`.
 
         Raises
@@ -411,7 +416,7 @@ class Stereo:
         asked = MatchOptions(iterations=iterations, method=method, refine=refine)
         options = asked.resolved(self.model.config)
         check_channels(channels)
-        image = _read(left, "left", channels).astype(self.model.dtype, copy=False)
+        image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
         label_range = LabelRange(0.0, checked.shape[2])
         if labels is not None:
@@ -429,14 +434,21 @@ class Stereo:
             )
 
     def _read_pair(
-        self, left: ImageLike, right: ImageLike, channels: ChannelOrder
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        channels: ChannelOrder,
+        max_pixels: int = MAX_PIXELS,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
         if isinstance(left, _PATH) and isinstance(right, _PATH):
-            images = read_pair(os.fspath(left), os.fspath(right))
+            images = read_pair(os.fspath(left), os.fspath(right), max_pixels)
         else:
-            images = _read(left, "left", channels), _read(right, "right", channels)
+            images = (
+                _read(left, "left", channels, max_pixels),
+                _read(right, "right", channels, max_pixels),
+            )
             check_same_size(*images)
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
@@ -542,9 +554,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder) -> np.ndarray:
+def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
     if isinstance(image, _PATH):
-        return read_image(os.fspath(image))
+        return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)
 
 

@@ -173,9 +173,10 @@ def test_both_from_stdin(capsys, monkeypatch):
     assert_one_sentence(*run(capsys, "infer", "-", "-", "-o", "x.pfm"))
 
 
-def test_too_many_disparities(capsys, pair):
+def test_too_many_disparities(capsys, pair, monkeypatch):
+    monkeypatch.setattr("hybridstereo.memory.available_memory", lambda: 1 << 28)
     assert_one_sentence(
-        *run(capsys, "infer", *pair, "--disparities", 10**9, "-o", "x.pfm"),
+        *run(capsys, "infer", *pair, "--disparities", 65536, "-o", "x.pfm"),
         "memory",
         "Use at most --disparities ",
     )
@@ -233,8 +234,9 @@ def test_convert_of_nothing(capsys, tmp_path):
     assert_one_sentence(*result, "params.npz")
 
 
-def test_synth_with_an_impossible_size(capsys, tmp_path):
-    assert_one_sentence(*run(capsys, "synth", tmp_path, "--width", 0), "width")
+def test_synth_with_an_impossible_range(capsys, tmp_path):
+    result = run(capsys, "synth", tmp_path, "--min-disparity", 9, "--max-disparity", 8)
+    assert_one_sentence(*result, "disparity range 9.0 to 8.0")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +245,15 @@ def test_synth_with_an_impossible_size(capsys, tmp_path):
         ["infer"],
         ["infer", "a.png"],
         ["infer", "a.png", "b.png", "--disparities", "0"],
+        ["infer", "a.png", "b.png", "--disparities", "1000000000"],
         ["infer", "a.png", "b.png", "--step", "0"],
+        ["infer", "a.png", "b.png", "--step", "inf"],
+        ["infer", "a.png", "b.png", "--min-disparity", "nan"],
+        ["infer", "a.png", "b.png", "--volume-scale", "nan"],
+        ["infer", "a.png", "b.png", "--iterations", "1000000000"],
+        ["train", "csv", "--gamma", "nan"],
+        ["train", "csv", "--lr", "inf"],
+        ["synth", "scenes", "--width", "0"],
         ["infer", "a.png", "b.png", "--method", "magic"],
         ["infer", "a.png", "b.png", "--json", "-o", "-"],
         ["infer", "a.png", "b.png", "--nonsense"],
@@ -320,3 +330,32 @@ def test_every_command_is_in_the_readme(name):
 def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_FAILURE, cli_module.EXIT_USAGE) == (1, 2)
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["infer", "LONG", "right.png"],
+        ["infer", "left.png", "right.png", "--model", "LONG"],
+        ["eval", "csv", "--root", "LONG"],
+        ["eval", "LONG", "truth.pfm"],
+        ["eval", "--pred", "LONG", "--gt", "LONG"],
+        ["eval", "a.pfm", "b.pfm", "--mask", "LONG"],
+        ["train", "csv", "--root", "LONG"],
+        ["convert", "LONG", "-o", "m.h5"],
+    ],
+)
+def test_names_that_are_too_long(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = [x.replace("LONG", "x" * 300) for x in arguments]
+    code, out, err = run(capsys, *given)
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_max_pixels(capsys, pair, tmp_path):
+    pixels = 24 * 40
+    refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
+    assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
+    options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
+    assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0

@@ -18,7 +18,11 @@ from hybridstereo.cli.options import CommaSeparated
 
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
-    "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "infer": [
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
+    ],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -68,6 +72,7 @@ UNTIED = {
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
+    ("train", "schedule"): "hybridstereo.training.checks:SCHEDULES",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
@@ -77,7 +82,6 @@ CHOICES = {
 }
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
-    ("train", "schedule"): "the library has no list of them",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
 }
 

@@ -280,7 +280,7 @@ def test_pfm_without_pixels(tmp_path, size):
 
 def test_pfm_of_absurd_size_is_rejected_before_any_allocation(tmp_path):
     data = b"Pf\n999999999 999999999\n-1.0\n" + bytes(8)
-    with pytest.raises(InputError, match="999999999x999999999 pixels need"):
+    with pytest.raises(InputError, match="states 999999999x999999999 pixels, more than"):
         read_disparity(file_with(tmp_path, ".pfm", data))
 
 
@@ -301,7 +301,7 @@ def npy_with_header(header: str, data: bytes = b"") -> bytes:
 @pytest.mark.parametrize("shape", ["(10**6, 10**6)", "(1000000, 1000000)", "(2, 3)"])
 def test_npy_of_absurd_size_is_rejected_before_any_allocation(tmp_path, shape):
     data = npy_with_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}")
-    with pytest.raises(InputError, match=r"cut short|no valid NPY header"):
+    with pytest.raises(InputError, match=r"cut short|no valid NPY header|more than the 100000000"):
         read_disparity(file_with(tmp_path, ".npy", data))
 
 

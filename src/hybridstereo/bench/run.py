@@ -14,6 +14,7 @@ from .. import kernels
 from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
+from ..limits import ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
 from ..memory import inference_memory, require_memory
 from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel, with_config
 from ..stereo import Stereo
@@ -63,6 +64,15 @@ class BenchOptions:
     threads: int | None = None
     compare: tuple[str, ...] = ()
     scaling: bool = False
+
+    def __post_init__(self) -> None:
+        given = {"width": SIDE, "height": SIDE, "layers": LAYERS, "iterations": ITERATIONS}
+        for name, limits in given.items():
+            if getattr(self, name) is not None:
+                limits.check(getattr(self, name), f"`{name}` is")
+        REPEATS.check(self.repeat, "`repeat` is")
+        for count in self.disparities or ():
+            LABELS.check(count, "The number of `disparities` is")
 
     @property
     def settings(self) -> tuple[Setting, ...]:
