@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TextIO
 
 import click
 
 from .. import __version__
 from ..errors import StereoError
-from . import bench, convert, evaluate, infer, info, synth, train
+from . import bench, cache, convert, evaluate, infer, info, synth, train
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .text import with_flags
 
@@ -66,6 +68,7 @@ for _command in (
     evaluate.evaluate,
     bench.bench,
     info.info,
+    cache.cache,
 ):
     cli.add_command(_command)
 
@@ -73,14 +76,42 @@ for _command in (
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
     try:
-        sys.exit(cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0)
+        code = cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what fails later is a traceback of the interpreter
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        code = _complain(error.show, error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("hstereo: interrupted", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output is gone; Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_FAILURE)
+        code = _complain(_Failure("interrupted").show, EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        _silence(sys.stdout)
+        code = EXIT_FAILURE
+    except OSError as error:
+        _silence(sys.stdout)
+        code = _complain(_Failure(_explain(error)).show, EXIT_FAILURE)
+    sys.exit(code)
+
+
+def _complain(show: Callable[[], None], code: int) -> int:
+    """Say what is wrong, if there is still anywhere to say it; returns the exit code."""
+    try:
+        show()
+    except OSError:
+        _silence(sys.stderr)
+    return code
+
+
+def _explain(error: OSError) -> str:
+    """A sentence about a failure that nobody nearer to it has explained."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {reason}."
+    # Standard output has no name; other files are written by those who know theirs.
+    return f"The output cannot be written: {reason}."
+
+
+def _silence(stream: TextIO | None) -> None:
+    """Let go of what a stream could not write; Python would try again, and complain, at exit."""
+    if stream is not None:
+        with suppress(OSError):  # no file behind it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError, OutputError
 from hybridstereo.io.atomic import atomic_write, check_writable
 from hybridstereo.io.pixels import Pixels, check_same_size, size_text, to_rgb, to_unit
+from hybridstereo.opencv import cv2
 
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 _JPEG_START = b"\xff\xd8\xff"
