@@ -42,7 +42,7 @@ LEAVES = {"errors", "io", "labels", "metrics", "charts", "tables", "opencv"}
 
 # The same inside kernels/, where the twins stand on the helpers of their engine.
 KERNEL_LAYERS = (
-    {"constants", "label_positions", "penalty", "backend", "cache"},
+    {"constants", "label_positions", "penalty", "backend", "diskcache"},
     {"cpu", "cuda"},
     {f"{stem}_{engine}" for stem in FAMILIES for engine in ("cpu", "cuda")},
     {"__init__"},

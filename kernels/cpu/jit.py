@@ -10,7 +10,7 @@ from numba import config, njit
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
-from ..cache import KernelCache
+from ..diskcache import KernelCache
 
 __all__ = ["compiled"]
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cache import KernelCache
+from ..diskcache import KernelCache
 from .devices import (
     Device,
     DeviceArray,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from .errors import OutputError
-from .kernels.cache import (
+from .kernels.diskcache import (
     FOLDER_VARIABLE,
     cache_folder,
     kept_kernels,

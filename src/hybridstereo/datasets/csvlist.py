@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from functools import partial
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     warnings: list[str] = []
     for line, row in _rows(path):
         files = {name: path.parent / row[name] for name in _COLUMNS if row.get(name)}
-        missing = [str(file) for file in files.values() if not file.is_file()]
+        missing = [str(file) for file in files.values() if not os.path.isfile(file)]
         if missing:
             warnings.append(f"{path}, line {line} is left out: {', '.join(missing)} missing")
             continue
@@ -73,7 +74,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
 
 
 def _csv_file(root: Path) -> Path:
-    if not root.is_dir():
+    if not os.path.isdir(root):
         return root
     found = sorted(root.glob("*.csv"))
     if len(found) != 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def component_table(
     groups: list[tuple[str, dict[str, StereoModel]]] = []
     files: dict[str, StereoModel] = {}
     for label, path in models:
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             groups.append((label, _stages_of_run(Path(path))))
             continue
         stage = _STAGE_OF.get(label.lower().removeprefix("+"))

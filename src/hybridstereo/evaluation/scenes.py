@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def folder_scenes(truth: Path, masks: Path | None = None) -> list[Scene]:
         A folder of masks with the same names, or None; Middlebury's own masks are found without
         it.
     """
-    if not truth.is_dir():
+    if not os.path.isdir(truth):
         raise InputError(f"{truth} is not a folder", "Name the folder of the truth maps with `gt`")
     files = sorted(p for p in truth.iterdir() if p.suffix.lower() in MAP_SUFFIXES)
     scenes = [_file_scene(file, masks) for file in files]
@@ -94,7 +95,7 @@ def _middlebury_scene(file: Path, masks: Path | None) -> Scene:
 
 def _mask_of(masks: Path, name: str) -> Path:
     path = masks / f"{name}.png"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}, the mask of {name}, does not exist")
     return path
 

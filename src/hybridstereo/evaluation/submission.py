@@ -13,6 +13,7 @@ Middlebury v3
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ def write_submission(
 
 
 def _kitti_scenes(root: Path) -> list[Scene]:
-    for testing in (root, root / "testing", *sorted(root.glob("*/testing"))):
+    inside = sorted(root.glob("*/testing")) if os.path.isdir(root) else []
+    for testing in (root, root / "testing", *inside):
         lefts = sorted((testing / "image_2").glob("*_10.png"))
         if lefts and testing.name == "testing":
             return [
@@ -131,7 +133,7 @@ def _kitti_scenes(root: Path) -> list[Scene]:
 
 
 def _middlebury_scenes(root: Path) -> list[Scene]:
-    parts = [p for p in sorted(root.iterdir()) if _resolution(p)] if root.is_dir() else []
+    parts = [p for p in sorted(root.iterdir()) if _resolution(p)] if os.path.isdir(root) else []
     folders = [scene for part in parts for scene in sorted(part.iterdir()) if scene.is_dir()]
     if not folders:
         raise InputError(

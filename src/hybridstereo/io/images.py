@@ -65,7 +65,7 @@ def read_bytes(source: str | Path) -> bytes:
             f"{name} does not exist", hint="Check the spelling and the folder"
         ) from error
     except (OSError, ValueError) as error:
-        if Path(source).is_dir():
+        if os.path.isdir(source):
             raise InputError(
                 f"{name} is a folder, not a file", hint="Give a file in that folder"
             ) from error

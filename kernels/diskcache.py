@@ -204,11 +204,9 @@ class KernelCache:
         reduced = None if path is None else self.reduce(compiled)
         if path is None or reduced is None:
             return
-        payload = self._dumps(reduced)
-        header = _HEADER.pack(_MARK, len(payload), hashlib.sha256(payload).digest())
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, exist_ok=True)  # it may have been cleared meanwhile
-            _replace(path, header + payload)
+            _store(path, self._dumps(reduced))
             _sweep(path.parents[1])
 
     def enable(self) -> None:
@@ -316,11 +314,12 @@ def _is_ours(status: os.stat_result) -> bool:
     return mine and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file that is complete or not there at all."""
+def _store(path: Path, payload: bytes) -> None:
+    """Write a file for `_read` that is complete or not there at all."""
+    header = _HEADER.pack(_MARK, len(payload), hashlib.sha256(payload).digest())
     unfinished = path.with_name(f"{secrets.token_hex(8)}{_UNFINISHED}")
     try:
-        os.replace(_write(unfinished, data), path)
+        os.replace(_write(unfinished, header + payload), path)
     except BaseException:
         with suppress(OSError):
             unfinished.unlink()
