@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TextIO
 
@@ -75,30 +74,31 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
-    try:
-        code = cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0
-        if sys.stdout is not None:
-            sys.stdout.flush()  # what fails later is a traceback of the interpreter
-    except click.ClickException as error:
-        code = _complain(error.show, error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        code = _complain(_Failure("interrupted").show, EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has seen enough
-        _silence(sys.stdout)
-        code = EXIT_FAILURE
-    except OSError as error:
-        _silence(sys.stdout)
-        code = _complain(_Failure(_explain(error)).show, EXIT_FAILURE)
+    code = _run(arguments)
+    _settle(sys.stdout)
+    _settle(sys.stderr)
     sys.exit(code)
 
 
-def _complain(show: Callable[[], None], code: int) -> int:
-    """Say what is wrong, if there is still anywhere to say it; returns the exit code."""
+def _run(arguments: list[str] | None) -> int:
+    """Run the command line; failures are told on standard error.  Returns the exit code."""
     try:
-        show()
-    except OSError:
-        _silence(sys.stderr)
-    return code
+        code = cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what cannot be written is a failure of the command
+        return int(code)
+    except click.ClickException as error:
+        failure = error
+    except (click.Abort, KeyboardInterrupt):
+        failure = _Failure("interrupted")
+        failure.exit_code = EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        return EXIT_FAILURE
+    except OSError as error:
+        failure = _Failure(_explain(error))
+    with suppress(OSError):  # there may be nowhere left to say it
+        failure.show()
+    return failure.exit_code
 
 
 def _explain(error: OSError) -> str:
@@ -110,8 +110,11 @@ def _explain(error: OSError) -> str:
     return f"The output cannot be written: {reason}."
 
 
-def _silence(stream: TextIO | None) -> None:
-    """Let go of what a stream could not write; Python would try again, and complain, at exit."""
-    if stream is not None:
-        with suppress(OSError):  # no file behind it
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _settle(stream: TextIO | None) -> None:
+    """Let go of what a stream cannot write: Python would try again, and complain, at exit."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

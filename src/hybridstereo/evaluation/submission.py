@@ -114,8 +114,10 @@ def write_submission(
 
 
 def _kitti_scenes(root: Path) -> list[Scene]:
-    inside = sorted(root.glob("*/testing")) if os.path.isdir(root) else []
-    for testing in (root, root / "testing", *inside):
+    places: list[Path] = []
+    if os.path.isdir(root):
+        places = [root, root / "testing", *sorted(root.glob("*/testing"))]
+    for testing in places:
         lefts = sorted((testing / "image_2").glob("*_10.png"))
         if lefts and testing.name == "testing":
             return [
