@@ -212,6 +212,62 @@ def test_only_cudalib_imports_cuda():
     assert importers == {"hybridstereo.kernels.cuda.cudalib"}
 
 
+# --- no file can run code -----------------------------------------------------------------------
+
+UNPICKLERS = {"hybridstereo.kernels.diskcache": "compiled kernels, from a folder of ours alone"}
+"""Modules that unpickle, and what."""
+
+PROGRAM_STARTERS = {"subprocess", "multiprocessing", "runpy", "code"}
+UNPICKLING = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "yaml"}
+
+
+def runs_text(tree: ast.AST) -> bool:
+    """Whether a module evaluates text, starts programs, or lets NumPy unpickle."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        if called in ("eval", "exec", "os.system", "os.popen"):
+            return True
+        keywords = {x.arg: ast.unparse(x.value) for x in node.keywords}
+        if called.split(".")[-1] == "load" and called.split(".")[0] in ("np", "numpy"):
+            if keywords.get("allow_pickle") != "False":
+                return True
+        elif keywords.get("allow_pickle", "False") != "False":
+            return True
+    return False
+
+
+def test_only_the_cache_of_kernels_is_unpickled():
+    importers = {
+        module
+        for _, module, names in imports_by_file()
+        if {name.split(".")[0] for name in names} & UNPICKLING
+    }
+    assert importers == UNPICKLERS.keys()
+
+
+def test_no_file_is_executed():
+    for path, module, names in imports_by_file():
+        assert not {name.split(".")[0] for name in names} & PROGRAM_STARTERS, module
+        assert not runs_text(parsed(path)), module
+
+
+@pytest.mark.parametrize(
+    ("code", "runs"),
+    [
+        ("eval(text)", True),
+        ("os.system(text)", True),
+        ("np.load(path)", True),
+        ("np.load(path, allow_pickle=True)", True),
+        ("np.lib.format.read_array(file, allow_pickle=x)", True),
+        ("np.load(path, allow_pickle=False); model.eval(); json.load(file)", False),
+    ],
+)
+def test_running_of_text_is_found(code, runs):
+    assert runs_text(ast.parse(code)) == runs
+
+
 # --- one name per thing -------------------------------------------------------------------------
 
 _CALLS_IT = "the stage, or the loss, that calls the operation"
