@@ -233,7 +233,7 @@ class KernelCache:
             repr(codegen.magic_tuple()),
             repr(signature),
             self._function.__code__.co_firstlineno,
-            # cloudpickle is not asked about nothing: it is slow.
+            self._function.__code__.co_code,
             hashlib.sha256(self._dumps(cells)).hexdigest() if cells else "",
             _sources(),
         )

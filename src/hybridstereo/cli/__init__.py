@@ -33,6 +33,12 @@ class _Failure(click.ClickException):
         click.echo(f"hstereo: {self.message}", err=True)
 
 
+class _Interrupted(_Failure):
+    """The user has stopped the command."""
+
+    exit_code = EXIT_INTERRUPTED
+
+
 class _Commands(click.Group):
     """The commands; errors of the library are reported in terms of the running one's options."""
 
@@ -90,8 +96,7 @@ def _run(arguments: list[str] | None) -> int:
     except click.ClickException as error:
         failure = error
     except (click.Abort, KeyboardInterrupt):
-        failure = _Failure("interrupted")
-        failure.exit_code = EXIT_INTERRUPTED
+        failure = _Interrupted("interrupted")
     except BrokenPipeError:  # the reader of our output has seen enough
         return EXIT_FAILURE
     except OSError as error:
