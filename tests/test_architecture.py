@@ -193,6 +193,16 @@ def test_engines_do_not_import_each_other():
     assert found == BETWEEN_ENGINES.keys()
 
 
+def test_only_one_decorator_compiles_for_the_cpu():
+    """`compiled` keeps kernels where users may write; Numba's own cache lies beside the sources."""
+    importers = {
+        module
+        for _, module, names in imports_by_file()
+        if names & {"numba.jit", "numba.njit", "numba.vectorize", "numba.guvectorize"}
+    }
+    assert importers == {"hybridstereo.kernels.cpu.jit"}
+
+
 def test_only_one_module_imports_opencv():
     """It says what to install where that fails."""
     importers = {
