@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
+from .cpu.jit import compiled
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
@@ -119,7 +120,7 @@ def dual_mm(
     return minorant, bounds
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _minimum_of(row: Any) -> Any:
     lowest = row.dtype.type(np.inf)
     for k in range(row.size):
@@ -127,7 +128,7 @@ def _minimum_of(row: Any) -> Any:
     return lowest
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _argmin_rows(volume: Any, label_map: Any) -> None:
     """label_map[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
     for i in prange(volume.shape[0]):
@@ -140,7 +141,7 @@ def _argmin_rows(volume: Any, label_map: Any) -> None:
         label_map[i] = best
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _read_out_rows(minorant: Any, label_map: Any) -> None:
     """label_map[i] = the label that `read_out` chooses for pixel i; minorant: (N, K)."""
     tolerance = minorant.dtype.type(TIE_TOLERANCE)
@@ -178,7 +179,7 @@ def read_out(minorant: np.ndarray) -> np.ndarray:
     return label_map
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _row_energies(
     f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any, rows: Any
 ) -> None:
@@ -207,7 +208,7 @@ def energy(
     return float(rows.sum())
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None:
     """offsets[i] = sub-label shift in pixels; volume: (N, K); label_map, offsets: (N,)."""
     top = volume.shape[1] - 1

@@ -83,8 +83,9 @@ standard error; without a usable GPU it takes the CPU. `--threads` limits the CP
 threads than cores need the environment variable `NUMBA_NUM_THREADS`. See [gpu.md](gpu.md) and
 [performance.md](performance.md).
 
-**The first run is slower.** Numba compiles the kernels when they are first used and caches them, so
-the first run of a command takes some seconds longer.
+**The first run is slower.** Numba compiles the kernels when they are first used. They are kept in
+the user's cache folder, or in `HSTEREO_CACHE_DIR`, so only the first run of a command takes some
+seconds longer ([performance.md](performance.md#compilation)).
 """
 
 NOTES = {
@@ -152,6 +153,14 @@ hstereo bench --scaling --json | jq .scaling.pixels.exponents
 See [performance.md](performance.md) for what the columns mean.""",
     "info": """\
 If CUDA cannot be used, `info` says why and what would help.""",
+    "cache": """\
+```sh
+hstereo cache                                         # folder, contents, whether it is used
+hstereo cache --clear
+```
+
+Only files that hybridstereo has written are removed. A folder that belongs to another user, or that
+others can write, is neither used nor cleared.""",
 }
 
 # Arguments have no help of their own in click.

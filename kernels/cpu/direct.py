@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from .jit import compiled
 from .tiles import (
     TILE_ROWS,
     Plan,
@@ -77,7 +77,7 @@ def _gather_windows(strip: Any, pixels: int, kh: int, run: int, step: int, windo
                 target[j] = source[j]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def convolve_rows(
     plan: Any, image: Any, y: Any, derivative: bool, padding: tuple[int, int],
     first: int, last: int, buffers: Any, result: Any,
@@ -120,7 +120,7 @@ def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
     return np.zeros((padded_rows(kh * kw * inputs), padded_columns(outputs, dtype)), dtype)
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def gradient_rows(
     taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
     first: int, last: int, buffers: Any, sums: Any, dbias: Any,

@@ -40,6 +40,10 @@ class DeviceError(StereoError):
     """The requested device is not there or does not work."""
 
 
+class InstallError(StereoError, ImportError):
+    """Something that we need is not installed, or cannot be loaded."""
+
+
 class OutOfMemoryError(StereoError):
     """The work needs more memory than the device has free."""
 

@@ -11,10 +11,10 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import cv2
 import numpy as np
 
 from .errors import InputError
+from .opencv import cv2
 
 PARAMETERS = ("k1", "p1", "p2", "df", "roll", "dcy")
 """Radial and tangential distortion, change of the focal length, roll, change of the centre's y."""

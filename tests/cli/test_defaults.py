@@ -32,6 +32,7 @@ RECEIVERS = {
     ],
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
+    "cache": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -66,6 +67,7 @@ UNTIED = {
     ("bench", "plot"): "what to draw afterwards",
     ("bench", "as_json"): "how to print",
     ("info", "as_json"): "how to print",
+    ("cache", "clear"): "picks clear_cache",
 }
 
 # Where the values come from that an option accepts.

@@ -78,11 +78,18 @@ threads_option = click.option(
 
 
 def announce_device(device: str) -> None:
-    """Say on standard error what ``auto`` takes, where somebody could expect a GPU."""
+    """Say on standard error what a user may wonder about before the work begins.
+
+    That is what ``auto`` takes, where somebody could expect a GPU, and why the device's kernels are
+    compiled again although an earlier run did so.
+    """
+    from ..kernelcache import explain_no_cache
     from ..kernels import explain_choice, select
 
     if device == "auto" and (note := explain_choice(select(device))):
         click.echo(note, err=True)
+    if note := explain_no_cache():
+        click.echo(f"hstereo: {note}.", err=True)
 
 
 iterations_option = click.option(

@@ -114,7 +114,10 @@ def write_submission(
 
 
 def _kitti_scenes(root: Path) -> list[Scene]:
-    for testing in (root, root / "testing", *sorted(root.glob("*/testing"))):
+    places: list[Path] = []
+    if os.path.isdir(root):
+        places = [root, root / "testing", *sorted(root.glob("*/testing"))]
+    for testing in places:
         lefts = sorted((testing / "image_2").glob("*_10.png"))
         if lefts and testing.name == "testing":
             return [

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from hybridstereo.io.files import COPY_AGAIN, is_standard_stream, read_bytes, so
 from hybridstereo.io.headers import image_format, image_header, pnm_maximum
 from hybridstereo.io.pixels import Pixels, check_same_size, size_text, to_rgb, to_unit
 from hybridstereo.limits import MAX_PIXELS, PIXELS
+from hybridstereo.opencv import cv2
 
 # Four channels of float64, or three numbers of a PPM file as text: no pixel takes more.
 _MOST_BYTES_PER_PIXEL = 32

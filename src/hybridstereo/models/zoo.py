@@ -59,6 +59,7 @@ def load_model(name: str | os.PathLike[str]) -> StereoModel:
             f"Built-in models: {', '.join(available_models())}; or give a path",
         )
     path = Path(name)
+    # Not methods of Path: those raise if the name is too long for the system.
     if os.path.isdir(path):
         return _read(_best_of_run(path), str(path))
     if not os.path.exists(path) and path.suffix == "":

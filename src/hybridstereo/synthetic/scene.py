@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
 from hybridstereo.limits import SCENE_DISPARITY, SCENE_OBJECTS, SCENE_SIDE
+from hybridstereo.opencv import cv2
 from hybridstereo.synthetic.layout import build_plain_world, build_world
 from hybridstereo.synthetic.render import render
 from hybridstereo.synthetic.surfaces import Geometry
