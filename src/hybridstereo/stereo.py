@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -16,34 +17,40 @@ import numpy as np
 from . import kernels
 from .clock import OnStage, StageClock
 from .correlation import correlation_forward
-from .crf import energy, solve
+from .crf import energy, solve, total_cost
 from .device import checked_threads, open_backend
-from .disparity import cheapest_labels, enlarged_disparity, label_disparity, refined_disparity
+from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .errors import InputError
-from .features import Rows, Statistics, features_forward, network_input, pad, padding_of, statistics
-from .io.disparity import write_disparity
+from .faults import find_fault
+from .features import (
+    Rows,
+    Statistics,
+    features_forward,
+    network_input,
+    pad,
+    padding_of,
+    statistics,
+)
 from .io.images import read_image, read_pair
 from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
-from .memory import inference_memory, memory_allowed, require_memory
+from .limits import MAX_PIXELS
+from .memory import require_memory, rows_at_once
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
-from .rectification import Rectification
 from .rectification import rectify as rectify_right
+from .result import RangeOrigin, StereoResult
 from .search_range import believed, coarse_views, covering_range
-from .strips import Strip, overlap_of, plan_strips, rows_that_fit
+from .strips import CompleteViews, Strip, overlap_of, plan_strips
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
-
-RangeOrigin = Literal["caller", "data set", "pair", "model"]
-"""Who chose the labels of a result."""
 
 OnStrip = Callable[[int, int], None]
 """Called before each strip with how many are done, and how many there are."""
@@ -53,87 +60,6 @@ SCALES = (1, 2, 4)
 
 _PATH = (str, os.PathLike)
 _NOT_GIVEN = (None, None, None, False, None)
-
-
-@dataclass(frozen=True, eq=False)
-class StereoResult:
-    """A disparity map and how it came about.
-
-    Attributes
-    ----------
-    disparity
-        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``.
-    unrefined
-        The disparities of the labels themselves.
-    label_range
-        What was searched.
-    range_from
-        Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
-        ``model`` because the pair does not show it.
-    energy
-        Of the labelling; None without a CRF, or in strips.
-    bounds
-        Lower bound on the energy after every sweep: no labelling has a lower energy than the last
-        one; None without a CRF, or in strips.
-    seconds
-        By stage, in order.
-    costs, minorant
-        float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
-        asked for; there is no minorant without a CRF.
-    strips
-        In how many strips of rows the map was computed.
-    rectification
-        How the right view was corrected, if that was asked for.
-    """
-
-    disparity: np.ndarray
-    unrefined: np.ndarray
-    label_range: LabelRange
-    energy: float | None
-    bounds: np.ndarray | None
-    seconds: dict[str, float]
-    range_from: RangeOrigin = "caller"
-    costs: np.ndarray | None = None
-    minorant: np.ndarray | None = None
-    rectification: Rectification | None = None
-    strips: int = 1
-
-    def __repr__(self) -> str:
-        height, width = self.disparity.shape
-        labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
-        return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
-
-    @property
-    def at_range_ends(self) -> float:
-        """Fraction of the pixels on the first or the last label: many mean too short a range.
-
-        Label 0 is no end: the sky belongs there.
-        """
-        minimum, maximum = self.label_range.minimum, self.label_range.maximum
-        at_end = self.unrefined >= maximum
-        if minimum != 0:
-            at_end |= self.unrefined <= minimum
-        return float(np.mean(at_end))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
-        write_disparity(os.fspath(path), self.disparity)
-
-
-@dataclass(frozen=True)
-class _View:
-    """Of which complete views strips are a part.
-
-    ``place`` is where they lie; ``statistics`` are those of the left and of the right view, level
-    by level.
-    """
-
-    place: Rows
-    statistics: Sequence[Sequence[Statistics]]
-
-    def rows(self, level: int) -> Rows:
-        """Where they lie at a level of the pyramid, each half the size of the one before."""
-        return Rows(self.place.top >> level, -(-self.place.height >> level))
 
 
 class Stereo:
@@ -260,6 +186,7 @@ class Stereo:
         max_memory: int | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
         on_strip: OnStrip | None = None,
     ) -> StereoResult:
@@ -292,15 +219,17 @@ class Stereo:
         rectify
             Correct rows of the right view that lie too high or too low (`rectification`).
         scale
-            2 or 4: match the views at half or quarter size, and enlarge the map.  Labels are in
-            pixels of the views, and so is the map.
+            2 or 4: match the views at half or quarter size, and enlarge the map.  Labels and map
+            are in pixels of the views themselves.
         max_memory
-            Bytes that the process may use; what needs more is computed in strips of rows
-            (`strips`).  By default 80 % of what is free, beyond what is in use.
+            Bytes that the process (or the GPU) may use in all.  What needs more is computed in
+            strips of rows (`strips`).  By default 80 % of what is free, beyond what is in use.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+        max_pixels
+            An image file whose header states more is refused, and not decoded.
         on_stage
             Called with the name of each stage when it begins.
         on_strip
@@ -317,7 +246,7 @@ class Stereo:
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
         options = options.resolved(self.model.config)
-        left_image, right_image = self._read_pair(left, right, channels)
+        left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
         if rectify:  # before the range is looked for, which needs rows that match
@@ -342,23 +271,20 @@ class Stereo:
                 " `search_range`",
             )
         height, width, _ = left_image.shape
-        searched = label_range
+        images, searched = (left_image, right_image), label_range
         if scale > 1:
             with clock.stage("input"):
-                left_image, right_image = _reduced(left_image, scale), _reduced(right_image, scale)
+                images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
-        rows = self._rows_at_once(left_image, searched, max_memory, volumes)
+        strips = self._plan(images[0], searched, options, max_memory, volumes)
         with kernels.limited_threads(self.threads):
-            if rows >= left_image.shape[0]:
-                costs = self._matching_costs(left_image, right_image, searched, clock)
-                result = self._optimise(costs, left_image, searched, options, volumes, clock)
+            if len(strips) > 1:
+                result = self._match_strips(images, searched, options, strips, clock, on_strip)
             else:
-                strips = plan_strips(left_image.shape[0], rows, overlap_of(self.model))
-                result = self._match_strips(
-                    left_image, right_image, searched, options, strips, clock, on_strip
-                )
+                costs = self._matching_costs(*images, searched, clock)
+                result = self._optimise(costs, images, searched, options, volumes, clock)
         result = replace(result, range_from=range_from, rectification=rectification)
-        return result if scale == 1 else _enlarged(result, scale, height, width, label_range)
+        return result if scale == 1 else result.enlarged(scale, height, width, label_range)
 
     __call__ = match
 
@@ -390,7 +316,7 @@ class Stereo:
             As for `match`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             return self.backend.to_host(self._matching_costs(*images, labels, StageClock()))
 
@@ -408,7 +334,7 @@ class Stereo:
         has; arguments as for `matching_costs`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             levels = self._level_costs(*images, labels, StageClock())
             return [self.backend.to_host(costs) for costs in levels]
@@ -424,6 +350,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -439,7 +366,7 @@ class Stereo:
             The left image, as for `match`.
         labels
             What the K labels stand for; by default the disparities 0 to K - 1.
-        iterations, method, refine, channels, volumes, on_stage
+        iterations, method, refine, channels, volumes, max_pixels, on_stage
             As for `match`.
 
         Raises
@@ -461,7 +388,7 @@ class Stereo:
         asked = MatchOptions(iterations=iterations, method=method, refine=refine)
         options = asked.resolved(self.model.config)
         check_channels(channels)
-        image = _read(left, "left", channels).astype(self.model.dtype, copy=False)
+        image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
         label_range = LabelRange(0.0, checked.shape[2])
         if labels is not None:
@@ -475,47 +402,58 @@ class Stereo:
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             return self._optimise(
-                self.backend.to_device(checked), image, label_range, options, volumes, clock
+                self.backend.to_device(checked), (image,), label_range, options, volumes, clock
             )
 
     def _read_pair(
-        self, left: ImageLike, right: ImageLike, channels: ChannelOrder
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        channels: ChannelOrder,
+        max_pixels: int = MAX_PIXELS,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
         if isinstance(left, _PATH) and isinstance(right, _PATH):
-            images = read_pair(os.fspath(left), os.fspath(right))
+            images = read_pair(os.fspath(left), os.fspath(right), max_pixels)
         else:
-            images = _read(left, "left", channels), _read(right, "right", channels)
+            images = (
+                _read(left, "left", channels, max_pixels),
+                _read(right, "right", channels, max_pixels),
+            )
             check_same_size(*images)
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
-    def _rows_at_once(
-        self, left: np.ndarray, label_range: LabelRange, max_memory: int | None, volumes: bool
-    ) -> int:
-        """As many rows as fit; refuses a pair of which no useful strip does."""
+    def _plan(
+        self,
+        left: np.ndarray,
+        label_range: LabelRange,
+        options: MatchOptions,
+        max_memory: int | None,
+        volumes: bool,
+    ) -> list[Strip]:
+        """The strips that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
-        limit = memory_allowed(self.backend, max_memory)
-        rows = height
-        if limit is not None:
-
-            def needed(rows: int) -> int:
-                return inference_memory(self.model, rows, width, label_range.count)
-
-            fitting = rows_that_fit(needed, height, overlap_of(self.model), limit)
-            if fitting is None or (volumes and fitting < height):
-                # It says how much there is, how much is needed and what would help.
-                require_memory(
-                    self.model, height, width, label_range.count, self.backend, max_memory
-                )
-            rows = fitting or height
-        return rows
+        method = cast(str, options.method)
+        if volumes:  # which are complete, or of no use
+            self._require_memory(left, label_range, method)
+            return plan_strips(height, height, 0)
+        rows = rows_at_once(
+            self.model,
+            height,
+            width,
+            label_range.count,
+            self.backend,
+            method,
+            self.threads,
+            max_memory,
+        )
+        return plan_strips(height, rows, overlap_of(self.model))
 
     def _match_strips(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
+        images: tuple[np.ndarray, np.ndarray],
         label_range: LabelRange,
         options: MatchOptions,
         strips: Sequence[Strip],
@@ -523,20 +461,17 @@ class Stereo:
         on_strip: OnStrip | None,
     ) -> StereoResult:
         """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
-        height, width, _ = left.shape
+        height, width, _ = images[0].shape
         with clock.stage("input"):
-            statistics_of = [self._statistics(view) for view in (left, right)]
-        disparity = np.empty((height, width), np.float32)
-        unrefined = np.empty((height, width), np.float32)
+            levels = list(zip(*(self._statistics(view) for view in images), strict=True))
+        disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
         for done, strip in enumerate(strips):
             if on_strip is not None:
                 on_strip(done, len(strips))
-            part = np.s_[strip.top : strip.bottom]
-            view = _View(Rows(strip.top, height), statistics_of)
-            costs = self._matching_costs(left[part], right[part], label_range, clock, view)
-            result = self._optimise(
-                costs, left[part], label_range, options, False, clock, statistics_of[0][0]
-            )
+            views = CompleteViews(Rows(strip.top, height), levels)
+            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
+            costs = self._matching_costs(*parts, label_range, clock, views)
+            result = self._optimise(costs, parts, label_range, options, False, clock, levels[0][0])
             del costs
             kept = np.s_[strip.first - strip.top : strip.last - strip.top]
             disparity[strip.first : strip.last] = result.disparity[kept]
@@ -553,10 +488,12 @@ class Stereo:
             found.append(statistics(pad(image, padding_of(self.model.unary))))
         return found
 
-    def _require_memory(self, left: np.ndarray, label_range: LabelRange) -> None:
+    def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
-        require_memory(self.model, height, width, label_range.count, self.backend)
+        require_memory(
+            self.model, height, width, label_range.count, self.backend, method, self.threads
+        )
 
     def _matching_costs(
         self,
@@ -564,13 +501,13 @@ class Stereo:
         right: np.ndarray,
         label_range: LabelRange,
         clock: StageClock,
-        view: _View | None = None,
+        views: CompleteViews | None = None,
     ) -> Array:
         """Images -> features -> correlation -> pyramid -> matching costs, on the device.
 
-        ``view`` tells of which complete views the images are a part.
+        ``views`` are those that the images are a strip of, if they are.
         """
-        levels = self._level_costs(left, right, label_range, clock, view)
+        levels = self._level_costs(left, right, label_range, clock, views)
         if len(levels) == 1:
             return levels[0]
         with clock.stage("pyramid"):
@@ -582,24 +519,34 @@ class Stereo:
         right: np.ndarray,
         label_range: LabelRange,
         clock: StageClock,
-        view: _View | None = None,
+        views: CompleteViews | None = None,
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock)]
-        for _ in self.model.config.pyramid:
+        levels = [self._unary_costs(left, right, label_range, clock, views)]
+        for level in range(1, 1 + len(self.model.config.pyramid)):
             with clock.stage("pyramid"):
                 left, right = half_size(left), half_size(right)
                 label_range = half_labels(label_range)
-                levels.append(self._unary_costs(left, right, label_range, StageClock()))
+                coarse = views.at_level(level) if views else None
+                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
         return levels
 
     def _unary_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        views: CompleteViews | None,
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self.backend, self._loaded.unary
+        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
         with clock.stage("input"):
-            inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
+            inputs = [
+                backend.to_device(network_input(image, layers, of_view, rows))
+                for image, of_view in zip((left, right), stats, strict=True)
+            ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
             features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
@@ -609,35 +556,41 @@ class Stereo:
     def _optimise(
         self,
         costs: Array,
-        left: np.ndarray,
+        images: tuple[np.ndarray, ...],
         label_range: LabelRange,
         options: MatchOptions,
         volumes: bool,
         clock: StageClock,
         stats: Statistics | None = None,
     ) -> StereoResult:
-        """Costs on the device -> edge weights -> CRF -> disparity."""
+        """Costs on the device -> edge weights -> CRF -> disparity.
+
+        ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
+        of the complete left view, if they are a strip of it.
+        """
         backend, config = self.backend, self.model.config
-        lowest = bounds = minorant = None
+        lowest = bounds = minorant = edges = None
         if options.method == "crf":
             model = self._loaded.edges
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(left, model, stats))
+                edges_in = backend.to_device(edges_input(images[0], model, stats))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
                 solution = solve(backend, costs, edges, config.penalties, iterations)
-                label_map, minorant, bounds = (
-                    solution.label_map,
-                    solution.minorant,
-                    solution.bounds,
-                )
+                label_map, bounds = solution.label_map, solution.bounds
+                minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)
+                total = lowest + float(bounds[-1])
         else:
             with clock.stage("argmax"):
                 label_map = cheapest_labels(backend, costs)
+                total = total_cost(backend, costs, label_map)
+        # NaN and infinity go through all stages, whatever made them, and end here.
+        if not math.isfinite(total):
+            raise find_fault(backend, self._loaded, images, costs, edges)
         unrefined = disparity = label_disparity(backend, label_map, label_range)
         if options.refine:
             with clock.stage("refinement"):
@@ -661,9 +614,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder) -> np.ndarray:
+def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
     if isinstance(image, _PATH):
-        return read_image(os.fspath(image))
+        return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)
 
 
@@ -680,20 +633,12 @@ def _check_scale(scale: Any, volumes: bool) -> None:
     if scale not in SCALES:
         raise InputError(f"The scale is {scale}", "Give 1, 2 (half size) or 4 (quarter size)")
     if scale > 1 and volumes:
-        raise InputError("There are no volumes of reduced views", "Leave out `scale` or `volumes`")
+        raise InputError(
+            "There are no volumes of reduced views", "Leave out `scale` or the volumes"
+        )
 
 
 def _reduced(image: np.ndarray, scale: int) -> np.ndarray:
     while scale > 1:
         image, scale = half_size(image), scale // 2
     return image
-
-
-def _enlarged(
-    result: StereoResult, scale: int, height: int, width: int, label_range: LabelRange
-) -> StereoResult:
-    """The result of reduced views as one of the views themselves."""
-    disparity, unrefined = (
-        enlarged_disparity(x, scale, height, width) for x in (result.disparity, result.unrefined)
-    )
-    return replace(result, disparity=disparity, unrefined=unrefined, label_range=label_range)

@@ -8,10 +8,10 @@ its influence fades with the distance from the cut.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .features import padding_of
+from .features import Rows, Statistics, padding_of
 from .model import StereoModel
 
 CRF_ROWS = 48
@@ -21,7 +21,8 @@ CRF_ROWS = 48
 # averaged as in the whole image.
 _ALIGNMENT = 4
 _SMOOTHING = 4  # rows that the contrast weights see around a pixel, or fewer
-_FEWEST_ROWS = 16  # worth a strip of their own
+FEWEST_ROWS = 16
+"""Of a strip, without those around it: fewer are not worth the work."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,32 @@ class Strip:
     first: int
     last: int
     bottom: int
+
+
+@dataclass(frozen=True)
+class CompleteViews:
+    """What a strip has to know of the two views that it is a part of, at a level of the pyramid.
+
+    Attributes
+    ----------
+    place
+        Where it lies.
+    levels
+        The statistics of the left and of the right view, at this level and at the coarser ones.
+    """
+
+    place: Rows
+    levels: Sequence[tuple[Statistics, Statistics]]
+
+    @property
+    def statistics(self) -> tuple[Statistics, Statistics]:
+        """Those of both views."""
+        return self.levels[0]
+
+    def at_level(self, level: int) -> CompleteViews:
+        """The same at a coarser level, each half the size of the one before."""
+        coarse = Rows(self.place.top >> level, -(-self.place.height >> level))
+        return CompleteViews(coarse, self.levels[level:])
 
 
 def overlap_of(model: StereoModel) -> int:
@@ -51,7 +78,7 @@ def plan_strips(height: int, rows: int, overlap: int) -> list[Strip]:
     """
     if rows >= height:
         return [Strip(0, 0, height, height)]
-    inner = max(rows - 2 * overlap, _FEWEST_ROWS)
+    inner = max(rows - 2 * overlap, FEWEST_ROWS)
     count = -(-height // inner)
     kept = _aligned(-(-height // count))
     return [
@@ -63,37 +90,6 @@ def plan_strips(height: int, rows: int, overlap: int) -> list[Strip]:
         )
         for first in range(0, height, kept)
     ]
-
-
-def rows_that_fit(
-    needed: Callable[[int], int], height: int, overlap: int, limit: float
-) -> int | None:
-    """As many rows as can be computed at once; None if a useful strip does not fit.
-
-    Parameters
-    ----------
-    needed
-        Bytes for a number of rows; grows with it.
-    height
-        Of the image.
-    overlap
-        Of the strips.
-    limit
-        Bytes that there are.
-    """
-    if needed(height) <= limit:
-        return height
-    fewest = 2 * overlap + _FEWEST_ROWS
-    if fewest >= height or needed(fewest) > limit:
-        return None
-    fits, too_many = fewest, height
-    while too_many - fits > 1:
-        middle = (fits + too_many) // 2
-        if needed(middle) <= limit:
-            fits = middle
-        else:
-            too_many = middle
-    return fits
 
 
 def _aligned(rows: int) -> int:

@@ -18,7 +18,11 @@ from hybridstereo.cli.options import CommaSeparated
 
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
-    "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "infer": [
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
+    ],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -28,6 +32,7 @@ RECEIVERS = {
     ],
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
+    "cache": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -36,6 +41,8 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "calib"): "gives the labels",
+    ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
+    ("infer", "max_memory"): "of Stereo.match alone",
     ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
@@ -62,12 +69,14 @@ UNTIED = {
     ("bench", "plot"): "what to draw afterwards",
     ("bench", "as_json"): "how to print",
     ("info", "as_json"): "how to print",
+    ("cache", "clear"): "picks clear_cache",
 }
 
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
+    ("train", "schedule"): "hybridstereo.training.checks:SCHEDULES",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
@@ -77,8 +86,8 @@ CHOICES = {
 }
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
-    ("train", "schedule"): "the library has no list of them",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
+    ("infer", "scale"): "fractions of the scales in stereo.SCALES",
 }
 
 

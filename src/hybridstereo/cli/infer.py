@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError, OutputError
+from ..limits import DISPARITY, FACTOR, STEP
 from .options import (
+    ByteCount,
     LabelCount,
     announce_device,
     device_option,
     iterations_option,
+    max_pixels_option,
+    number_type,
     refine_option,
     threads_option,
 )
@@ -23,10 +27,15 @@ from .progress import Progress
 
 # Of the pixels on the first or last label: above this the user hears of it.
 _MANY_AT_ENDS = 0.01
+_SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..options import MatchOptions
-    from ..stereo import Stereo, StereoResult
+    from ..result import StereoResult
+    from ..stereo import Stereo
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -61,14 +70,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--min-disparity",
-    type=float,
+    type=number_type(DISPARITY),
     metavar="M",
     help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
     "model's]",
 )
 @click.option(
     "--step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
 )
@@ -98,6 +107,19 @@ if TYPE_CHECKING:
     "only roughly. Disparities stay those of the views as given.",
 )
 @click.option(
+    "--scale",
+    type=click.Choice(["1", "1/2", "1/4"]),
+    default="1",
+    help="Match smaller views and enlarge the map: for a quick look, or for very large images.",
+)
+@click.option(
+    "--max-memory",
+    type=ByteCount(),
+    metavar="SIZE",
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in strips of rows.  "
+    "[default: 80 % of what is free]",
+)
+@click.option(
     "--volume",
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
@@ -106,7 +128,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--volume-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(FACTOR),
     default=1.0,
     metavar="S",
     help="Factor of those costs: the penalties suit costs that differ by up to about 1.",
@@ -119,6 +141,7 @@ if TYPE_CHECKING:
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@max_pixels_option
 @device_option
 @threads_option
 @click.option(
@@ -135,10 +158,13 @@ def infer(
     model: str,
     calib: str | None,
     rectify: bool,
+    scale: str,
+    max_memory: int | None,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
+    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -166,6 +192,7 @@ def infer(
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    from ..io.images import read_image
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -195,11 +222,19 @@ def infer(
                 str(right),
                 **chosen,
                 rectify=rectify,
+                scale=_SCALES[scale],
+                max_memory=max_memory,
                 volumes=wants_volumes,
+                max_pixels=max_pixels,
                 on_stage=show,
+                on_strip=lambda done, all_: progress.advance(
+                    done / all_, f"strip {done + 1} of {all_}"
+                ),
             )
         else:
-            result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+            show("reading")
+            image = read_image(left, max_pixels)
+            result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     outputs = _write_map(result, output, color)
@@ -278,7 +313,7 @@ def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str,
 
 def _optimise(
     stereo: Stereo,
-    left: str,
+    image: NDArray[np.float32],
     volume: str,
     scale: float,
     settings: MatchOptions,
@@ -286,14 +321,12 @@ def _optimise(
     on_stage: Callable[[str], None],
 ) -> StereoResult:
     """The CRF on the costs of another matcher."""
-    from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
+    from ..memory import volume_memory
 
-    on_stage("reading")
-    image = read_image(left)
     height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale)
+    stored = read_volume(volume, height, width, scale, volume_memory())
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(
@@ -377,6 +410,7 @@ def _report(
             "at_ends": result.at_range_ends,
         },
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
+        "strips": result.strips,
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,
@@ -384,6 +418,8 @@ def _report(
         "memory": {
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
-            "estimated_bytes": inference_memory(stereo.model, height, width, label_range.count),
+            "estimated_bytes": inference_memory(
+                stereo.model, height, width, label_range.count, method, stereo.threads
+            ),
         },
     }
