@@ -340,11 +340,13 @@ def test_exit_codes_are_the_documented_ones():
         ["eval", "LONG", "truth.pfm"],
         ["eval", "--pred", "LONG", "--gt", "LONG"],
         ["eval", "a.pfm", "b.pfm", "--mask", "LONG"],
+        ["eval", "a.pfm", "."],
+        ["eval", "a.pfm", ""],
         ["train", "csv", "--root", "LONG"],
         ["convert", "LONG", "-o", "m.h5"],
     ],
 )
-def test_names_that_are_too_long(capsys, arguments, tmp_path, monkeypatch):
+def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = [x.replace("LONG", "x" * 300) for x in arguments]
     code, out, err = run(capsys, *given)
