@@ -14,7 +14,9 @@ from hybridstereo.labels import LabelRange, labels_for
 from hybridstereo.limits import ITERATIONS, STEP, TRAINING, Limits
 from hybridstereo.model import ModelConfig
 from hybridstereo.options import MatchOptions
+from hybridstereo.training.optim import OptimiserOptions
 from hybridstereo.training.run import TrainOptions, options_from_config
+from hybridstereo.training.steps import HingeOptions
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, None, "1", [1], 1j, 10**400]
 
@@ -109,6 +111,16 @@ def test_numbers_of_an_evaluation(value):
         EvalOptions(volume_scale=value)
     with pytest.raises(InputError, match="limit"):
         EvalOptions(limit=value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, "1"])
+def test_numbers_of_a_step(value):
+    for name in ("gamma", "tau", "iterations"):
+        with pytest.raises(InputError, match=f"`{name}` is"):
+            HingeOptions(**{name: value})
+    for name in ("lr", "momentum", "weight_decay", "clip_norm"):
+        with pytest.raises(InputError, match=f"`{name}` is"):
+            OptimiserOptions(**{name: value})
 
 
 def test_networks_that_no_checkpoint_could_hold():
