@@ -105,6 +105,13 @@ def test_options_of_a_training_from_anywhere(name, value):
         options_from_config({"dataset": "synthetic", name: value})
 
 
+def test_unknown_options_of_a_training_are_quoted_in_part():
+    with pytest.raises(InputError, match="another version") as caught:
+        options_from_config({"dataset": "synthetic", "x\n" * 5000: 1})
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0, -1])
 def test_numbers_of_an_evaluation(value):
     with pytest.raises(InputError, match="volume_scale"):
