@@ -426,6 +426,20 @@ def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "a.pfm", "."],
+        ["eval", "a.pfm", ""],
+    ],
+)
+def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+
+
 def test_max_pixels(capsys, pair, tmp_path):
     pixels = 24 * 40
     refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)

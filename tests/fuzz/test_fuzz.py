@@ -66,6 +66,14 @@ def test_a_finding_is_found(tmp_path, monkeypatch):
     assert "ZeroDivisionError" in (tmp_path / f"{kept}.txt").read_text()
 
 
+def test_slow_inputs_are_found(monkeypatch):
+    ticks = iter(range(0, 10**6, 9))  # seconds of computing, as the clock shows them
+    monkeypatch.setattr("fuzz.engine.time.process_time", lambda: next(ticks))
+    monkeypatch.setitem(TARGETS, "slow", Target(lambda: [b"x"], lambda data: None))
+    tally = Campaign("slow", Random(1)).run(executions=1)
+    assert list(tally.findings) == ["TimeoutError at outside"]
+
+
 @pytest.mark.parametrize("said", ["two\nlines", "x" * 5000])
 def test_messages_must_be_one_sentence(said):
     def talkative(data: bytes) -> None:

@@ -14,7 +14,7 @@ from ..datasets import Sample, open_dataset, rectified, split, split_named, take
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
-from ..errors import InputError
+from ..errors import InputError, shortened
 from ..kernels import limited_threads
 from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
@@ -173,7 +173,8 @@ def options_from_config(config: dict[str, Any]) -> TrainOptions:
         options = TrainOptions(**config)
     except TypeError as error:
         raise InputError(
-            f"The run was made by another version of hybridstereo ({error})", "Start a new run"
+            f"The run was made by another version of hybridstereo ({shortened(str(error), 200)})",
+            "Start a new run",
         ) from error
     crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
     validation, test = tuple(options.val_scenes), tuple(options.test_scenes)
