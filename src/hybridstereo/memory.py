@@ -23,7 +23,7 @@ _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
 # Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
 _WHOLE_VIEWS = 40
 _SHARE_OF_FREE = 0.8  # that a map may take; other programs want to live, too
-_SMALL = 8 << 20  # everything that does not grow with the image
+_SMALL = 4 << 20  # everything that does not grow with the image
 # What the C library keeps of small arrays that were freed, at most; large ones it gives back.
 _KEPT_BY_LIBRARY = 64 << 20
 # The kernels keep up to an eighth more than they need at most (`kernels/cpu/buffers.py`).
@@ -63,7 +63,8 @@ def inference_memory(
         working = threads * _scratch(model.pairwise, width)
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
-        if volumes[0] > features:  # else the working costs take the place of a view's features
+        # Else the working costs take the place of a view's features.
+        if volumes[0] > features or len(volumes) > 1:
             solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         needs.append(solving + _MAPS * pixels + kept)

@@ -198,7 +198,7 @@ def train(
     output
         The run folder.
     device, threads
-        Where to compute; a resumed run gives the same bits only with the same ones.
+        Where to compute; a resumed run gives the same bits on the same device, with any threads.
     reporter
         Hears about steps and validations.
 
