@@ -65,6 +65,7 @@ CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
+    ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
     ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",
@@ -73,7 +74,6 @@ CHOICES = {
 }
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
-    ("train", "schedule"): "the library has no list of them",
 }
 
 
