@@ -319,3 +319,50 @@ def test_every_command_is_in_the_readme(name):
 def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_FAILURE, cli_module.EXIT_USAGE) == (1, 2)
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info"], ["infer", "--help"]])
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_full_disk_under_standard_output(capsys, monkeypatch, arguments):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        code, _, err = run(capsys, *arguments)
+    assert code == 1
+    assert err == "hstereo: The output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["infer", "NAME", "NAME"],
+        ["infer", "NAME", "NAME", "--model", "NAME"],
+        ["infer", "NAME", "NAME", "-o", "NAME.pfm"],
+        ["train", "kitti", "--root", "NAME"],
+        ["train", "synthetic", "-o", "NAME"],
+        ["train", "--resume", "-o", "NAME"],
+        ["eval", "kitti", "--root", "NAME"],
+        ["synth", "NAME"],
+        ["convert", "NAME", "-o", "m.h5"],
+    ],
+)
+def test_over_long_names_are_one_sentence(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    long = [x.replace("NAME", "n" * 300) for x in arguments]
+    code, out, err = run(capsys, *long)
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1].startswith("hstereo: ")
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_exit_codes_of_signals(capsys, monkeypatch, name, code):
+    from hybridstereo.training import interrupts
+    from hybridstereo.training import run as training
+
+    def end(*args, **kwargs):
+        raise interrupts.TerminatedError(getattr(signal, name))
+
+    monkeypatch.setattr(training, "train", end)
+    assert run(capsys, "train", "synthetic") == (code, "", f"hstereo: ended by {name}\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -20,6 +21,7 @@ from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
 
+_LONGEST_NAME = 100  # characters of a file's name in a message
 _OUT_OF_MEMORY = "Not enough memory. Use fewer `disparities` or smaller images."
 
 
@@ -73,14 +75,42 @@ for _command in (
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
     try:
-        sys.exit(cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0)
+        code = cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()  # later Python could only complain about a full disk
+        sys.exit(code)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):  # standard error may be a file on that disk
+            error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("hstereo: interrupted", err=True)
+        _say_last("interrupted")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output is gone; Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         sys.exit(EXIT_FAILURE)
+    except OSError as error:  # the system refused what no reader or writer of ours looked after
+        _discard_output()
+        _say_last(_refusal(error))
+        sys.exit(EXIT_FAILURE)
+
+
+def _say_last(text: str) -> None:
+    with suppress(OSError):
+        click.echo(f"hstereo: {text}", err=True)
+
+
+def _refusal(error: OSError) -> str:
+    """What the operating system refused, and where, as a sentence."""
+    reason = error.strerror or str(error)
+    if error.filename is None:
+        return f"The output cannot be written: {reason}."
+    name = os.fsdecode(error.filename)
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    return f"{shown} cannot be used: {reason}."
+
+
+def _discard_output() -> None:
+    """Let Python's own last flush go nowhere, where nobody reads or there is no space."""
+    with suppress(OSError):  # standard output may be no file at all
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
