@@ -446,3 +446,16 @@ def test_max_pixels(capsys, pair, tmp_path):
     assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
     options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
     assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_exit_codes_of_signals(capsys, monkeypatch, name, code):
+    from hybridstereo.training import interrupts
+    from hybridstereo.training import run as training
+
+    def end(*args, **kwargs):
+        raise interrupts.TerminatedError(getattr(signal, name))
+
+    monkeypatch.setattr(training, "train", end)
+    assert run(capsys, "train", "synthetic") == (code, "", f"hstereo: ended by {name}\n")

@@ -76,8 +76,8 @@ UNTIED = {
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
-    ("train", "schedule"): "hybridstereo.training.checks:SCHEDULES",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
+    ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
     ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",

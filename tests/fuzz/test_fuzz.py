@@ -24,14 +24,7 @@ ACCEPTED = {"cli", "model-contents", "checkpoint-contents", "volume-contents"}
 """Targets whose seeds are decisions, of which some are meant to be refused."""
 
 
-# Strict, so that whoever mends these readers has to take them out.
-_KNOWN = pytest.mark.xfail(strict=True, reason="issue 16, 2 and 8: odd checkpoints and logs")
-KNOWN = {"checkpoint-contents", "run-log"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=_KNOWN if x in KNOWN else ()) for x in TARGETS]
-)
+@pytest.mark.parametrize("name", list(TARGETS))
 def test_no_input_ends_in_a_traceback(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from ..stereo import Stereo
 
 
+# Names that every scene of a benchmark has (Middlebury, ETH3D), and folders below a scene.
+_ANY_SCENE = re.compile(r"(im|view)\d", re.IGNORECASE)
+_INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
+
+
 @click.command(short_help="Compute the disparity map of a rectified pair.")
 @click.argument("left")
 @click.argument("right", required=False)
@@ -47,7 +53,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Disparity map to write; the suffix picks the format: .pfm, .png (KITTI, 16 bit, x256), "
     ".npy or .tif (float). '-' writes PFM to standard output.  "
-    "[default: <left>_disparity.pfm in this folder]",
+    "[default: <left>_disparity.pfm in this folder; Teddy_im0_disparity.pfm for Teddy/im0.png]",
 )
 @click.option(
     "--color",
@@ -237,6 +243,8 @@ def infer(
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
+    paths = (output, color, save_volume, save_volume_crf)
+    replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -247,6 +255,8 @@ def infer(
             write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
     _tell_range(result)
+    for path in replaced:
+        click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
         click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
     else:
@@ -255,8 +265,17 @@ def infer(
 
 
 def _default_outputs(left: str) -> tuple[str, str]:
-    """Map and picture in the working directory, named after the left image."""
+    """Map and picture in the working directory, named after the left image.
+
+    Where every scene has an image of that name, the scene's folder comes first: the maps of Teddy
+    and Cones would otherwise take turns as im0_disparity.pfm.
+    """
     stem = "stdin" if left == "-" else Path(left).stem
+    if left != "-" and _ANY_SCENE.fullmatch(stem):
+        for folder in Path(os.path.abspath(left)).parents:
+            stem = f"{folder.name}_{stem}" if folder.name else stem
+            if not _INSIDE_SCENE.fullmatch(folder.name):
+                break
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
 
 

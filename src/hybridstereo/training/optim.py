@@ -11,6 +11,9 @@ import numpy as np
 from ..kernels import Backend, select
 from ..limits import TRAINING
 
+SCHEDULES = ("constant", "cosine", "step")
+"""How the learning rate can fall."""
+
 _BIAS_RATE = 0.1  # of Muon's biases, as a factor of the learning rate
 
 
