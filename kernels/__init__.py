@@ -173,9 +173,9 @@ def explain_choice(backend: Backend) -> str:
 
 def network_scratch(width: int, weights: Sequence[np.ndarray]) -> int:
     """Bytes that every thread of the CPU's `network_forward` needs for an image of this width."""
-    from . import conv_cpu
+    from .cpu.streaming import memory_per_thread
 
-    return conv_cpu.memory_per_thread(width, weights)
+    return memory_per_thread(width, weights)
 
 
 def reusable_memory() -> int:

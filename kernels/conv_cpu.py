@@ -22,18 +22,13 @@ import numpy as np
 from numba import get_num_threads
 
 from .cpu import buffers, direct, winograd
+from .cpu.streaming import ROWS_AT_A_TIME, numbers_between
 from .cpu.tiles import Plan
 from .cpu.workers import run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker processes at a time
 _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before storing them
 
-# Rows that go through a whole network at a time, a multiple of 3: the activations between two
-# layers, 1242 pixels of 100 channels wide, then take 6 MB of the L3 cache.
-_STEP = 12
-# What a stage may add to the rows of a step: two of a tile that was not complete, two of a tile
-# that begins above the band, two that it keeps and does not yet use; and the rows of its kernel.
-_HELD_ROWS = 6
 _BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
 
@@ -154,7 +149,7 @@ def _stream(
     kept = [begin for begin, _ in band[:-1]]  # the first row of each stage's input that is kept
     done = [begin for begin, _ in band[1:]]  # the row up to which each stage has computed
     begin, end = band[0]
-    for come in [*range(begin + _STEP, end, _STEP), end]:
+    for come in [*range(begin + ROWS_AT_A_TIME, end, ROWS_AT_A_TIME), end]:
         source, available = x[kept[0] : come], come
         for i, (algorithm, plan) in enumerate(stages):
             begin, end = band[i + 1]
@@ -179,20 +174,6 @@ def _stream(
             if i > 0:
                 waiting[i] = source[unused:].copy()
             source, available, done[i] = following, upto, upto
-
-
-def _between_size(width: int, shapes: Sequence[tuple[int, ...]]) -> int:
-    """Numbers between two layers that a thread holds at a time; shapes: of the kernels."""
-    rows = _STEP + _HELD_ROWS + max(kh for _, _, kh, _ in shapes)
-    return rows * width * max(outputs for outputs, *_ in shapes)
-
-
-def memory_per_thread(width: int, weights: Sequence[np.ndarray]) -> int:
-    """Bytes that a thread of `network_forward` needs for an image of this width.
-
-    The scratch of the layers themselves, below a megabyte each, is left out.
-    """
-    return 2 * _between_size(width, [x.shape for x in weights]) * weights[0].dtype.itemsize
 
 
 def network_forward(
@@ -226,7 +207,7 @@ def network_forward(
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
     height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
     result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
-    room = _between_size(x.shape[1], [weight.shape for weight in weights])
+    room = numbers_between(x.shape[1], [weight.shape for weight in weights])
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
