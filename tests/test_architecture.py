@@ -27,7 +27,8 @@ LAYERS = (
     {"kernels"},
     {"errors"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"system", "synthetic", "clock", "device"},
+    {"system", "synthetic", "clock", "device", "remapping"},
+    {"rectified_files"},
     {
         "features",
         "correlation",

@@ -166,7 +166,7 @@ def decode_image(data: bytes, name: str) -> NDArray[np.float32]:
 
     """
     pixels = to_rgb(decode_pixels(data, name), name)
-    white = _white_level(data, pixels.itemsize) if pixels.dtype.kind == "u" else None
+    white = white_level(data, pixels.itemsize) if pixels.dtype.kind == "u" else None
     return to_unit(pixels, white, name)
 
 
@@ -311,7 +311,7 @@ def _read_standard_input() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _white_level(data: bytes, bytes_per_value: int) -> int:
+def white_level(data: bytes, bytes_per_value: int) -> int:
     """Return the integer that stands for full brightness.
 
     OpenCV ignores the maximum that a PPM or PGM header states, except in 8-bit text files, which
