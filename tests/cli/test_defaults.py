@@ -19,6 +19,7 @@ from hybridstereo.cli.options import CommaSeparated
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
     "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "rectify": ["hybridstereo.rectified_files:rectify_files"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -42,6 +43,8 @@ UNTIED = {
     ("infer", "save_volume"): "what to write afterwards",
     ("infer", "save_volume_crf"): "what to write afterwards",
     ("infer", "as_json"): "how to print",
+    ("rectify", "output"): "required",
+    ("rectify", "as_json"): "how to print",
     ("convert", "config"): "the library has no default: callers say None",
     ("convert", "output"): "required",
     ("synth", "photometric"): "a flag that stands for Photometric() or None",
@@ -67,6 +70,7 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
+    ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
