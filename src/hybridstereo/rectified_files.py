@@ -13,6 +13,7 @@ from .io.calib import calibration_text
 from .io.camera_files import read_cameras
 from .io.pixels import check_same_size
 from .io.stored_images import StoredImage, read_stored_image
+from .limits import MAX_PIXELS
 from .rectification import Rectification, corrected, estimate
 from .remapping import Remapping, plan_remapping
 
@@ -102,6 +103,7 @@ def rectify_files(
     cameras: tuple[int, int] | None = None,
     alpha: float | None = None,
     unit: str | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> RectifiedFiles:
     """Write a pair with rows that agree.
 
@@ -127,6 +129,8 @@ def rectify_files(
     unit
         Of lengths in the calibration, one of `UNITS`; None: what the format says, metres for KITTI
         and ROS, and otherwise millimetres.
+    max_pixels
+        An image whose header states more is refused, and not decoded.
 
     Raises
     ------
@@ -144,7 +148,7 @@ def rectify_files(
         )
     if unit is not None and unit not in UNITS:
         raise InputError(f"There is no unit '{unit}'", f"Use one of {', '.join(UNITS)}")
-    stored = read_stored_image(left), read_stored_image(right)
+    stored = read_stored_image(left, max_pixels), read_stored_image(right, max_pixels)
     views = stored[0].rgb(), stored[1].rgb()
     check_same_size(*views, (str(left), str(right)))
     folder = Path(folder)

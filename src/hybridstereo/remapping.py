@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
 from .io.calib import Calibration
 from .io.cameras import CameraPair, Floats, LensCamera, RectifiedViews, Size
+from .limits import SHARE
+from .opencv import cv2
 
 # cv2.remap counts rows and columns of both images with 16 bits.
 _LARGEST_SIDE = 32766
@@ -101,8 +102,8 @@ def plan_remapping(
         If the calibration is not of images of this shape, or not of cameras side by side.
 
     """
-    if alpha is not None and not 0 <= alpha <= 1:
-        raise InputError(f"`alpha` is {alpha:g}", "Use a number from 0 to 1")
+    if alpha is not None:
+        SHARE.check(alpha, "`alpha` is")
     if max(size) > _LARGEST_SIDE:
         raise InputError(
             f"The images have {size[0]}x{size[1]} pixels",

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
@@ -15,11 +16,12 @@ import numpy as np
 from . import kernels
 from .clock import OnStage, StageClock
 from .correlation import correlation_forward
-from .crf import energy, solve
+from .crf import energy, solve, total_cost
 from .device import checked_threads, open_backend
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .errors import InputError
+from .faults import find_fault
 from .features import features_forward, network_input
 from .io.disparity import write_disparity
 from .io.images import read_image, read_pair
@@ -27,6 +29,7 @@ from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
+from .limits import MAX_PIXELS
 from .memory import require_memory
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
@@ -231,6 +234,7 @@ class Stereo:
         rectify: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
@@ -265,6 +269,8 @@ class Stereo:
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+        max_pixels
+            An image file whose header states more is refused, and not decoded.
         on_stage
             Called with the name of each stage when it begins.
 
@@ -277,7 +283,7 @@ class Stereo:
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
         options = options.resolved(self.model.config)
-        left_image, right_image = self._read_pair(left, right, channels)
+        left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
         if rectify:  # before the range is looked for, which needs rows that match
@@ -301,10 +307,11 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
-        self._require_memory(left_image, label_range)
+        self._require_memory(left_image, label_range, cast(str, options.method))
         with kernels.limited_threads(self.threads):
-            costs = self._matching_costs(left_image, right_image, label_range, clock)
-            result = self._optimise(costs, left_image, label_range, options, volumes, clock)
+            images = left_image, right_image
+            costs = self._matching_costs(*images, label_range, clock)
+            result = self._optimise(costs, images, label_range, options, volumes, clock)
         return replace(result, range_from=range_from, rectification=rectification)
 
     __call__ = match
@@ -337,7 +344,7 @@ class Stereo:
             As for `match`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             return self.backend.to_host(self._matching_costs(*images, labels, StageClock()))
 
@@ -355,7 +362,7 @@ class Stereo:
         has; arguments as for `matching_costs`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             levels = self._level_costs(*images, labels, StageClock())
             return [self.backend.to_host(costs) for costs in levels]
@@ -371,6 +378,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -386,7 +394,7 @@ class Stereo:
             The left image, as for `match`.
         labels
             What the K labels stand for; by default the disparities 0 to K - 1.
-        iterations, method, refine, channels, volumes, on_stage
+        iterations, method, refine, channels, volumes, max_pixels, on_stage
             As for `match`.
 
         Raises
@@ -408,7 +416,7 @@ class Stereo:
         asked = MatchOptions(iterations=iterations, method=method, refine=refine)
         options = asked.resolved(self.model.config)
         check_channels(channels)
-        image = _read(left, "left", channels).astype(self.model.dtype, copy=False)
+        image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
         label_range = LabelRange(0.0, checked.shape[2])
         if labels is not None:
@@ -422,26 +430,35 @@ class Stereo:
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             return self._optimise(
-                self.backend.to_device(checked), image, label_range, options, volumes, clock
+                self.backend.to_device(checked), (image,), label_range, options, volumes, clock
             )
 
     def _read_pair(
-        self, left: ImageLike, right: ImageLike, channels: ChannelOrder
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        channels: ChannelOrder,
+        max_pixels: int = MAX_PIXELS,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
         if isinstance(left, _PATH) and isinstance(right, _PATH):
-            images = read_pair(os.fspath(left), os.fspath(right))
+            images = read_pair(os.fspath(left), os.fspath(right), max_pixels)
         else:
-            images = _read(left, "left", channels), _read(right, "right", channels)
+            images = (
+                _read(left, "left", channels, max_pixels),
+                _read(right, "right", channels, max_pixels),
+            )
             check_same_size(*images)
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
-    def _require_memory(self, left: np.ndarray, label_range: LabelRange) -> None:
+    def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
-        require_memory(self.model, height, width, label_range.count, self.backend)
+        require_memory(
+            self.model, height, width, label_range.count, self.backend, method, self.threads
+        )
 
     def _matching_costs(
         self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
@@ -481,34 +498,39 @@ class Stereo:
     def _optimise(
         self,
         costs: Array,
-        left: np.ndarray,
+        images: tuple[np.ndarray, ...],
         label_range: LabelRange,
         options: MatchOptions,
         volumes: bool,
         clock: StageClock,
     ) -> StereoResult:
-        """Costs on the device -> edge weights -> CRF -> disparity."""
+        """Costs on the device -> edge weights -> CRF -> disparity.
+
+        ``images``: both, or the left one if the costs do not come from them.
+        """
         backend, config = self.backend, self.model.config
-        lowest = bounds = minorant = None
+        lowest = bounds = minorant = edges = None
         if options.method == "crf":
             model = self._loaded.edges
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(left, model))
+                edges_in = backend.to_device(edges_input(images[0], model))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
                 solution = solve(backend, costs, edges, config.penalties, iterations)
-                label_map, minorant, bounds = (
-                    solution.label_map,
-                    solution.minorant,
-                    solution.bounds,
-                )
+                label_map, bounds = solution.label_map, solution.bounds
+                minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)
+                total = lowest + float(bounds[-1])
         else:
             with clock.stage("argmax"):
                 label_map = cheapest_labels(backend, costs)
+                total = total_cost(backend, costs, label_map)
+        # NaN and infinity go through all stages, whatever made them, and end here.
+        if not math.isfinite(total):
+            raise find_fault(backend, self._loaded, images, costs, edges)
         unrefined = disparity = label_disparity(backend, label_map, label_range)
         if options.refine:
             with clock.stage("refinement"):
@@ -532,9 +554,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder) -> np.ndarray:
+def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
     if isinstance(image, _PATH):
-        return read_image(os.fspath(image))
+        return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)
 
 

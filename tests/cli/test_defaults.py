@@ -18,7 +18,11 @@ from hybridstereo.cli.options import CommaSeparated
 
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
-    "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "infer": [
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
+    ],
     "rectify": ["hybridstereo.rectified_files:rectify_files"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
@@ -29,6 +33,7 @@ RECEIVERS = {
     ],
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
+    "cache": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -65,6 +70,7 @@ UNTIED = {
     ("bench", "plot"): "what to draw afterwards",
     ("bench", "as_json"): "how to print",
     ("info", "as_json"): "how to print",
+    ("cache", "clear"): "picks clear_cache",
 }
 
 # Where the values come from that an option accepts.
@@ -72,6 +78,7 @@ CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
+    ("train", "schedule"): "hybridstereo.training.checks:SCHEDULES",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
@@ -81,7 +88,6 @@ CHOICES = {
 }
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
-    ("train", "schedule"): "the library has no list of them",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
 }
 

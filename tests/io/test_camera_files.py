@@ -202,6 +202,9 @@ def test_options_that_do_not_fit(tmp_path, pair):
         read_cameras(opencv, cameras=(2, 3))
     with pytest.raises(InputError, match="does not exist"):
         read_cameras(tmp_path / "missing.yml")
+    opencv.write_bytes(bytes(3_000_000))
+    with pytest.raises(InputError, match="too large"):
+        read_cameras(opencv)
 
 
 def test_kitti_sizes_must_agree(tmp_path, pair):

@@ -19,6 +19,8 @@ from hybridstereo import kernels, memory
 from hybridstereo.datasets import StereoPair, rectified
 from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.evaluation.compare import EvalOptions, evaluate_dataset
+from hybridstereo.io.disparity import write_disparity
+from hybridstereo.io.images import write_image
 from hybridstereo.io.weights import read_weights
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
@@ -445,3 +447,22 @@ def test_batches_take_the_pairs_in_the_order_of_single_steps(options, tmp_path):
         losses.append([entry["cross_entropy"] for entry in log if entry["kind"] == "step"])
     single, pairs = losses
     assert pairs == pytest.approx([(single[0] + single[1]) / 2, (single[2] + single[3]) / 2])
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_images_of_a_pixel_or_two(tmp_path, width):
+    """Chains of one node, and validation pairs in which nothing is seen twice."""
+    rng = np.random.default_rng(1)
+    for side in ("left", "right"):
+        write_image(tmp_path / f"{side}.png", rng.integers(0, 256, (24, width, 3), np.uint8))
+    for value in (0.0, 1.0 * width):
+        write_disparity(tmp_path / f"{value:g}.pfm", np.full((24, width), value, np.float32))
+    listed = "left.png,right.png,{}.pfm\n"
+    path = tmp_path / "pairs.csv"
+    path.write_text(3 * listed.format(0))
+    options = TrainOptions("csv", str(path), stage="joint", init="census", steps=2, disparities=4)
+    train(options, tmp_path / "run", device="cpu")
+    assert (tmp_path / "run" / "best.h5").exists()
+    path.write_text(3 * listed.format(width))
+    with pytest.raises(InputError, match="No pixel of the validation pairs"):
+        train(options, tmp_path / "other", device="cpu")

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..limits import DISPARITY, FACTOR, STEP
 from .options import (
     LabelCount,
     announce_device,
     device_option,
     iterations_option,
+    max_pixels_option,
+    number_type,
     refine_option,
     threads_option,
 )
@@ -24,6 +27,9 @@ from .progress import Progress
 _MANY_AT_ENDS = 0.01
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..options import MatchOptions
     from ..stereo import Stereo, StereoResult
 
@@ -60,14 +66,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--min-disparity",
-    type=float,
+    type=number_type(DISPARITY),
     metavar="M",
     help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
     "model's]",
 )
 @click.option(
     "--step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
 )
@@ -105,7 +111,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--volume-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(FACTOR),
     default=1.0,
     metavar="S",
     help="Factor of those costs: the penalties suit costs that differ by up to about 1.",
@@ -118,6 +124,7 @@ if TYPE_CHECKING:
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@max_pixels_option
 @device_option
 @threads_option
 @click.option(
@@ -138,6 +145,7 @@ def infer(
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
+    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -166,6 +174,7 @@ def infer(
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
     from ..io.atomic import check_distinct
+    from ..io.images import read_image
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -196,10 +205,13 @@ def infer(
                 **chosen,
                 rectify=rectify,
                 volumes=wants_volumes,
+                max_pixels=max_pixels,
                 on_stage=show,
             )
         else:
-            result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+            show("reading")
+            image = read_image(left, max_pixels)
+            result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     outputs = _write_map(result, output, color)
@@ -266,7 +278,7 @@ def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str,
 
 def _optimise(
     stereo: Stereo,
-    left: str,
+    image: NDArray[np.float32],
     volume: str,
     scale: float,
     settings: MatchOptions,
@@ -274,14 +286,12 @@ def _optimise(
     on_stage: Callable[[str], None],
 ) -> StereoResult:
     """The CRF on the costs of another matcher."""
-    from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
+    from ..memory import volume_memory
 
-    on_stage("reading")
-    image = read_image(left)
     height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale)
+    stored = read_volume(volume, height, width, scale, volume_memory())
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(
@@ -372,6 +382,8 @@ def _report(
         "memory": {
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
-            "estimated_bytes": inference_memory(stereo.model, height, width, label_range.count),
+            "estimated_bytes": inference_memory(
+                stereo.model, height, width, label_range.count, method, stereo.threads
+            ),
         },
     }

@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
-from .options import CommaSeparated
+from ..limits import CAMERA_NUMBER, SHARE
+from .options import CommaSeparated, max_pixels_option, number_type
 
 
 class _CameraNumbers(CommaSeparated):
     """Two numbers, such as ``2,3``."""
 
     def __init__(self) -> None:
-        super().__init__(click.IntRange(min=0, max=9))
+        super().__init__(number_type(CAMERA_NUMBER))
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -53,7 +54,7 @@ class _CameraNumbers(CommaSeparated):
 )
 @click.option(
     "--alpha",
-    type=click.FloatRange(0, 1),
+    type=number_type(SHARE),
     metavar="A",
     help="Compute the rectification: 0 cuts off what would leave black margins, 1 keeps every "
     "pixel that was taken.  [default: the rectification that the file states, else 0]",
@@ -63,6 +64,7 @@ class _CameraNumbers(CommaSeparated):
     type=click.Choice(["mm", "cm", "m", "in"]),
     help="Unit of lengths in the calibration.  [default: m for KITTI and ROS, mm for OpenCV]",
 )
+@max_pixels_option
 @click.option(
     "--json",
     "as_json",

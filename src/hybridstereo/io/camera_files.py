@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.cameras import CameraPair, MatrixReader
-from hybridstereo.io.images import read_bytes
+from hybridstereo.io.files import read_file
 from hybridstereo.io.kitti_cameras import is_kitti, parse_kitti_cameras
 from hybridstereo.io.opencv_cameras import opencv_cameras
 from hybridstereo.io.ros_cameras import is_camera_info, ros_cameras
-from hybridstereo.io.storage import Node, parse_storage
+from hybridstereo.io.storage import MOST_BYTES, Node, parse_storage
 
 _STRAIGHT, _EXCHANGED = (1, 2), (2, 1)
 
@@ -42,7 +42,7 @@ def read_cameras(
 
     """
     paths = [calib] if isinstance(calib, str | Path) else list(calib)
-    contents = [read_bytes(path) for path in paths]
+    contents = [read_file(path, MOST_BYTES) for path in paths]
     name = " and ".join(map(str, paths))
     kitti = next((data for data in contents if is_kitti(data.decode("utf-8", "replace"))), None)
     if kitti is not None:
@@ -50,16 +50,16 @@ def read_cameras(
             raise InputError("KITTI's calibration is one file", "Give that file alone as `calib`")
         return parse_kitti_cameras(kitti.decode("utf-8", "replace"), name, cameras)
     _refuse_middlebury(contents, name)
-    if cameras not in (None, _STRAIGHT, _EXCHANGED):
+    if cameras is not None and cameras not in (_STRAIGHT, _EXCHANGED):
         raise InputError(
-            f"{name} has no cameras {cameras[0]} and {cameras[1]}" if cameras else "",
+            f"{name} has no cameras {cameras[0]} and {cameras[1]}",
             "Only KITTI's files number their cameras otherwise than 1 and 2",
         )
     merged = MatrixReader(name, _merged(contents, [str(path) for path in paths]))
     if calib_right is not None:
-        right = MatrixReader(
-            str(calib_right), parse_storage(read_bytes(calib_right), str(calib_right))
-        )
+        right_name = str(calib_right)
+        values = parse_storage(read_file(calib_right, MOST_BYTES), right_name)
+        right = MatrixReader(right_name, values)
         pair = ros_cameras((merged, right))
     elif is_camera_info(merged.values):
         raise InputError(
@@ -78,7 +78,7 @@ def _merged(contents: Sequence[bytes], names: Sequence[str]) -> dict[str, Node]:
         for key, node in parse_storage(data, name).items():
             if values.setdefault(key, node) != node:
                 raise InputError(
-                    f"{name} states another {key} than the file before it",
+                    f"{name} states another {shortened(key)} than the file before it",
                     "Give the files of one calibration",
                 )
     return values

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.calib import NUMBER
 from hybridstereo.io.storage import Node
+from hybridstereo.limits import SIDE
 
 Floats = NDArray[np.float64]
 Size = tuple[int, int]
@@ -22,6 +23,8 @@ DISTORTIONS = (0, 4, 5, 8, 12, 14)
 _FISHEYE_COEFFICIENTS = 4
 # Programs round rotations to six digits and more.
 _ORTHOGONAL = 1e-3
+# Nothing of a camera comes near these; beyond them products would leave what floats can hold.
+_LARGEST_NUMBER, _SHORTEST_FOCAL = 1e9, 1e-3
 # R1, R2 and R may be rounded each.
 _AGREEING = 1e-2
 
@@ -183,7 +186,7 @@ class MatrixReader:
 
     def pixels(self, key: str, value: float) -> int:
         """A number of rows or columns."""
-        if value < 1 or value != int(value):
+        if value != int(value) or int(value) not in SIDE:
             raise self.error(key, f"states {value:g} pixels")
         return int(value)
 
@@ -216,7 +219,8 @@ class MatrixReader:
     def error(self, key: str, problem: str) -> InputError:
         """An error about the value of a key."""
         return InputError(
-            f"{self.name}: {key} {problem}", "Export the calibration again, or correct the file"
+            f"{self.name}: {shortened(key)} {problem}",
+            "Export the calibration again, or correct the file",
         )
 
     def _numbers(self, key: str) -> tuple[list[float], tuple[int, int] | None]:
@@ -251,8 +255,7 @@ class MatrixReader:
         if not all(isinstance(word, str) and NUMBER.fullmatch(word) for word in words):
             raise self.error(key, "contains something that is not a number")
         numbers = [float(str(word)) for word in words]
-        # Nothing of a camera comes near this; beyond it squares would overflow.
-        if not all(abs(number) < 1e12 for number in numbers):
+        if not all(abs(number) < _LARGEST_NUMBER for number in numbers):
             raise self.error(key, "contains a number beyond all measure")
         return numbers
 
@@ -264,7 +267,9 @@ class MatrixReader:
 def _is_camera_matrix(matrix: Floats) -> bool:
     """Whether it is ``[fx 0 cx; 0 fy cy; 0 0 1]``; OpenCV's model of a camera has no skew."""
     zeros = matrix[[0, 1, 2, 2], [1, 0, 0, 1]]
-    return min(matrix[0, 0], matrix[1, 1]) > 0 and not zeros.any() and matrix[2, 2] == 1
+    return (
+        min(matrix[0, 0], matrix[1, 1]) > _SHORTEST_FOCAL and not zeros.any() and matrix[2, 2] == 1
+    )
 
 
 def check_agreement(pair: CameraPair, name: str) -> CameraPair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.cameras import (
     CameraPair,
     LensCamera,
@@ -49,9 +49,13 @@ def parse_kitti_cameras(text: str, name: str, cameras: tuple[int, int] | None = 
             continue
         pair = _LINE.fullmatch(line)
         if pair is None:
-            raise InputError(f"{name}, line {number}: {line.strip()[:40]!r} is not 'key: numbers'")
+            raise InputError(
+                f"{name}, line {number}: '{shortened(line.strip())}' is not 'key: numbers'"
+            )
         if pair["key"] in values:
-            raise InputError(f"{name}, line {number}: {pair['key']} is given a second time")
+            raise InputError(
+                f"{name}, line {number}: {shortened(pair['key'])} is given a second time"
+            )
         values[pair["key"]] = pair["value"].split()
     reader = MatrixReader(name, values)
     numbers = KITTI_CAMERAS if cameras is None else cameras

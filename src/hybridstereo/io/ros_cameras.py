@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.cameras import (
     CameraPair,
     Floats,
@@ -68,7 +68,7 @@ def _camera(reader: MatrixReader) -> tuple[LensCamera, Floats, Floats, Size]:
     lens = reader.values.get("distortion_model", "plumb_bob")
     if not isinstance(lens, str) or lens not in _LENSES:
         raise InputError(
-            f"{reader.name}: there is no distortion_model {str(lens)[:40]!r}",
+            f"{reader.name}: there is no distortion_model '{shortened(lens)}'",
             f"These are known: {', '.join(_LENSES)}",
         )
     width, height = (

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Union
 from xml.etree.ElementTree import ParseError, XMLParser
 
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 
 Node = Union[str, list["Node"], dict[str, "Node"]]  # noqa: UP007  (a string cannot be or-ed)
 """A scalar as it is written, a sequence, or a mapping."""
 
 # A calibration is some kilobytes; with all points of its pictures it may be some hundred.
-_MOST_BYTES = 2_000_000
+MOST_BYTES = 2_000_000
+"""The size of a file that is worth reading."""
 _DEEPEST = 12
 _HINT = "Export the calibration again as OpenCV or ROS writes it"
 # All expressions take time in proportion to the text, whatever it is.
@@ -41,11 +42,9 @@ def parse_storage(data: bytes, name: str) -> dict[str, Node]:
     Raises
     ------
     InputError
-        If the file is too large, is no text, or is written in another way.
+        If the file is no text, or is written in another way.
 
     """
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{name} is too large for a calibration", _HINT)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -149,7 +148,7 @@ class _YamlText:
                 raise self._error("is not 'name: value'")
             key = pair["key"].strip().strip(_QUOTES)
             if key in mapping:
-                raise self._error(f"gives {key} a second time")
+                raise self._error(f"gives {shortened(key)} a second time")
             self.position += 1
             mapping[key] = self._value(line, line.text[pair.end() :], depth)
         return sequence if is_sequence else mapping
@@ -184,7 +183,9 @@ class _YamlText:
 
     def _error(self, problem: str) -> InputError:
         line = self.lines[self.position]
-        return InputError(f"{self.name}, line {line.number}: {line.text[:40]!r} {problem}", _HINT)
+        return InputError(
+            f"{self.name}, line {line.number}: '{shortened(line.text)}' {problem}", _HINT
+        )
 
 
 def _flow(text: str, place: str) -> Node:
@@ -226,7 +227,7 @@ def _parse_xml(text: str, name: str) -> dict[str, Node]:
         parser.feed(text)
         found: Node = parser.close()
     except ParseError as error:
-        raise InputError(f"{name} is damaged XML: {error}", _HINT) from error
+        raise InputError(f"{name} is damaged XML: {shortened(str(error))}", _HINT) from error
     if not isinstance(found, dict):
         raise InputError(f"{name} states nothing", _HINT)
     return found
@@ -261,7 +262,7 @@ class _XmlTree:
         if tag == "_":
             siblings.append(node)
         elif tag in parent:
-            raise InputError(f"{self._name} gives {tag} a second time", _HINT)
+            raise InputError(f"{self._name} gives {shortened(tag)} a second time", _HINT)
         else:
             parent[tag] = node
 

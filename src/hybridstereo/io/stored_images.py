@@ -9,14 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
-from hybridstereo.io.images import (
-    decode_pixels,
-    encode_pixels,
-    is_standard_stream,
-    read_bytes,
-    white_level,
-)
+from hybridstereo.io.files import is_standard_stream, read_bytes
+from hybridstereo.io.images import byte_limit, decode_pixels, encode_pixels, white_level
 from hybridstereo.io.pixels import Pixels, to_rgb, to_unit
+from hybridstereo.limits import MAX_PIXELS
 
 # Types and numbers of channels that a format can hold; OpenCV would cut off what it cannot.  JPEG
 # is not among them: compressing a second time would add errors where pixels are compared.
@@ -89,8 +85,8 @@ class StoredImage:
         return encode_pixels(pixels, Path(name).suffix.lower(), name)
 
 
-def read_stored_image(path: str | Path) -> StoredImage:
-    """Read an image file; see `StoredImage`.
+def read_stored_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> StoredImage:
+    """Read an image file of at most ``max_pixels`` pixels; see `StoredImage`.
 
     PGM and PPM files with another maximum than 255 or 65535, as of 12-bit cameras, are brought to
     the full range.
@@ -103,8 +99,8 @@ def read_stored_image(path: str | Path) -> StoredImage:
     """
     if is_standard_stream(path):
         raise InputError("the images cannot come from standard input", hint="Give two files")
-    data, name = read_bytes(path), str(path)
-    pixels = decode_pixels(data, name)
+    data, name = read_bytes(path, byte_limit(max_pixels)), str(path)
+    pixels = decode_pixels(data, name, max_pixels)
     if pixels.ndim == 3 and pixels.shape[2] == 2:  # grey and alpha
         pixels = np.ascontiguousarray(pixels[..., 0])
     if pixels.dtype.kind == "f":

@@ -18,6 +18,7 @@ from ..errors import InputError
 from ..kernels import limited_threads
 from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
+from .checks import check_options
 from .curves import plot_curves
 from .deepen import deepen
 from .optim import OptimiserOptions
@@ -124,6 +125,9 @@ class TrainOptions:
     validate_every: int = 200
     checkpoint_every: int = 50
     cache_gigabytes: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_options(vars(self))
 
     @property
     def stages(self) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ class RunFolder:
 
     def create(self, config: Mapping[str, Any]) -> None:
         """Start a new run; refuses to overwrite another one."""
-        if (self.path / "config.json").exists():
+        if os.path.exists(self.path / "config.json"):
             raise OutputError(
                 f"{self.path} already holds a training run",
                 "Continue it with `resume` or choose another `output`",

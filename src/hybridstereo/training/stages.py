@@ -19,7 +19,7 @@ import numpy as np
 from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
-from ..errors import StereoError
+from ..errors import InputError, StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
@@ -302,6 +302,11 @@ def run_gradient(
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
         figures = validate(model, context.backend, context.cache, context.validation, method)
+        if math.isnan(figures[context.criterion]):
+            raise InputError(
+                "No pixel of the validation pairs has a known disparity and is seen in both views",
+                "Keep other scenes for validation, with `val_scenes` or `val_fraction`",
+            )
         better = figures[context.criterion] < position.best
         if better:
             position.best = figures[context.criterion]
