@@ -149,37 +149,58 @@ def rectify_files(
     if unit is not None and unit not in UNITS:
         raise InputError(f"There is no unit '{unit}'", f"Use one of {', '.join(UNITS)}")
     stored = read_stored_image(left, max_pixels), read_stored_image(right, max_pixels)
-    views = stored[0].rgb(), stored[1].rgb()
-    check_same_size(*views, (str(left), str(right)))
-    folder = Path(folder)
+    check_same_size(stored[0].rgb(), stored[1].rgb(), (str(left), str(right)))
     inputs = [left, right, *calib, calib_right]
     if not calib:
-        found = estimate(*views)
-        if not found.knows_rows:
-            raise InputError(
-                f"The pair cannot be rectified: {found.reason} in both views",
-                "Check that they show the same scene, or give the calibration of the cameras "
-                "as `calib`",
-            )
-        names_and_data = _corrected_files(stored, found)
-        paths = _write(folder, names_and_data, inputs)
-        return RectifiedFiles(*paths, None, found.matches, found.before, found.after, found)
+        return _correct(stored, Path(folder), inputs)
     remapping = plan_remapping(
         read_cameras(calib, calib_right, cameras),
         stored[0].size,
         alpha,
         None if unit is None else UNITS[unit],
     )
-    remapped = [remapping.apply(side, image.pixels) for side, image in enumerate(stored)]
-    after = estimate(*(image.rgb(pixels) for image, pixels in zip(stored, remapped, strict=True)))
-    before = estimate(*views)
-    names_and_data = [
-        (image.name_to_write, image.encoded(pixels))
-        for image, pixels in zip(stored, remapped, strict=True)
+    return _remap(stored, remapping, Path(folder), inputs)
+
+
+def _correct(
+    stored: tuple[StoredImage, StoredImage], folder: Path, inputs: Sequence[str | Path | None]
+) -> RectifiedFiles:
+    """Copy the left file, and the right one too if there is nothing to correct."""
+    left, right = stored
+    found = estimate(left.rgb(), right.rgb())
+    if not found.knows_rows:
+        raise InputError(
+            f"The pair cannot be rectified: {found.reason} in both views",
+            "Check that they show the same scene, or give the calibration of the cameras as "
+            "`calib`",
+        )
+    files = [(left.path.name, left.data), (right.path.name, right.data)]
+    if found.corrects:
+        pixels = right.from_unit(corrected(right.unit(), found))
+        files[1] = right.name_to_write, right.encoded(pixels)
+    new_left, new_right = _write(folder, files, inputs)
+    return RectifiedFiles(
+        new_left, new_right, None, found.matches, found.before, found.after, found
+    )
+
+
+def _remap(
+    stored: tuple[StoredImage, StoredImage],
+    remapping: Remapping,
+    folder: Path,
+    inputs: Sequence[str | Path | None],
+) -> RectifiedFiles:
+    """Remap both views; points that match tell what it was good for."""
+    left, right = stored
+    pixels = remapping.apply(0, left.pixels), remapping.apply(1, right.pixels)
+    before = estimate(left.rgb(), right.rgb())
+    after = estimate(left.rgb(pixels[0]), right.rgb(pixels[1]))
+    files = [
+        (left.name_to_write, left.encoded(pixels[0])),
+        (right.name_to_write, right.encoded(pixels[1])),
+        (CALIB_NAME, calibration_text(remapping.calibration).encode("ascii")),
     ]
-    text = calibration_text(remapping.calibration)
-    names_and_data.append((CALIB_NAME, text.encode("ascii")))
-    new_left, new_right, new_calib = _write(folder, names_and_data, inputs)
+    new_left, new_right, new_calib = _write(folder, files, inputs)
     return RectifiedFiles(
         new_left,
         new_right,
@@ -188,32 +209,21 @@ def rectify_files(
         before.before if before.knows_rows else None,
         after.before if after.knows_rows else None,
         remapping=remapping,
-        shown=remapping.shown(stored[0].size),
+        shown=remapping.shown(left.size),
     )
 
 
-def _corrected_files(
-    stored: tuple[StoredImage, StoredImage], found: Rectification
-) -> list[tuple[str, bytes]]:
-    """Names and contents: the left file as it is; the right one, too, if there is nothing to do."""
-    left, right = stored
-    if not found.corrects:
-        return [(image.path.name, image.data) for image in stored]
-    pixels = right.from_unit(corrected(right.unit(), found))
-    return [(left.path.name, left.data), (right.name_to_write, right.encoded(pixels))]
-
-
 def _write(
-    folder: Path, names_and_data: list[tuple[str, bytes]], inputs: Sequence[str | Path | None]
+    folder: Path, files: list[tuple[str, bytes]], inputs: Sequence[str | Path | None]
 ) -> list[Path]:
     """Write all files, none of them over an input; returns their paths."""
-    (left, _), (right, _), *_ = names_and_data
-    paths = [folder / name for name, _ in names_and_data]
+    (left, _), (right, _), *_ = files
+    paths = [folder / name for name, _ in files]
     if left == right:
         paths[:2] = folder / f"left_{left}", folder / f"right_{right}"
     check_distinct(inputs, paths)
     create_folder(folder)
-    for path, (_, data) in zip(paths, names_and_data, strict=True):
+    for path, (_, data) in zip(paths, files, strict=True):
         with atomic_write(path) as temporary:
             temporary.write_bytes(data)
     return paths

@@ -251,7 +251,10 @@ def _rectified(cameras: CameraPair, size: Size, alpha: float) -> RectifiedViews:
         raise unfit from error
     if not np.isfinite([P1, P2]).all() or P1[0, 0] <= 0:
         raise unfit
-    return RectifiedViews((R1, R2), (P1, P2))
+    return RectifiedViews(
+        (np.asarray(R1, np.float64), np.asarray(R2, np.float64)),
+        (np.asarray(P1, np.float64), np.asarray(P2, np.float64)),
+    )
 
 
 def _checked_offset(views: RectifiedViews) -> Floats:

@@ -237,7 +237,7 @@ class MatrixReader:
                 stated = len(rows_of_node), len(rows_of_node[0])
             node = [x for row in rows_of_node for x in row]
         if isinstance(node, str):
-            node = node.split()
+            node = list(node.split())
         numbers = self._flat(key, node)
         if stated is not None and len(numbers) != math.prod(stated):
             raise self.error(key, f"has {len(numbers)} numbers for {stated[0]}x{stated[1]} places")

@@ -56,7 +56,7 @@ def parse_kitti_cameras(text: str, name: str, cameras: tuple[int, int] | None = 
             raise InputError(
                 f"{name}, line {number}: {shortened(pair['key'])} is given a second time"
             )
-        values[pair["key"]] = pair["value"].split()
+        values[pair["key"]] = list(pair["value"].split())
     reader = MatrixReader(name, values)
     numbers = KITTI_CAMERAS if cameras is None else cameras
     sides = [f"{number:02d}" for number in numbers]

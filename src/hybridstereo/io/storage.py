@@ -222,12 +222,14 @@ def _scalar(text: str) -> str:
 
 
 def _parse_xml(text: str, name: str) -> dict[str, Node]:
-    parser = XMLParser(target=_XmlTree(name))
+    tree = _XmlTree(name)
+    parser = XMLParser(target=tree)
     try:
         parser.feed(text)
-        found: Node = parser.close()
+        parser.close()
     except ParseError as error:
         raise InputError(f"{name} is damaged XML: {shortened(str(error))}", _HINT) from error
+    found = tree.root()
     if not isinstance(found, dict):
         raise InputError(f"{name} states nothing", _HINT)
     return found
@@ -266,6 +268,6 @@ class _XmlTree:
         else:
             parent[tag] = node
 
-    def close(self) -> Node:
+    def root(self) -> Node:
         """The values below the only element of all, ``<opencv_storage>``."""
         return next(iter(self._open[0][1].values()), "")

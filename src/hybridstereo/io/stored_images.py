@@ -66,7 +66,7 @@ class StoredImage:
         values = values.reshape(self.pixels.shape)
         if self.pixels.dtype.kind == "f":
             return values
-        largest = np.iinfo(self.pixels.dtype).max
+        largest = _largest(self.pixels)
         return np.rint(values * np.float32(largest)).astype(self.pixels.dtype)
 
     @property
@@ -106,10 +106,15 @@ def read_stored_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> StoredI
     if pixels.dtype.kind == "f":
         pixels = pixels.astype(np.float32)
     elif pixels.dtype.kind == "u":
-        white, largest = white_level(data, pixels.itemsize), np.iinfo(pixels.dtype).max
+        white, largest = white_level(data, pixels.itemsize), _largest(pixels)
         if white != largest:
             stretched = np.rint(pixels.astype(np.float64) * (largest / white))
             pixels = np.minimum(stretched, largest).astype(pixels.dtype)
     stored = StoredImage(Path(path), data, pixels)
     stored.rgb()  # refuses what is no image
     return stored
+
+
+def _largest(pixels: Pixels) -> int:
+    """The largest value that an unsigned type can hold."""
+    return int(256**pixels.itemsize) - 1
