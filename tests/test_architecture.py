@@ -40,7 +40,7 @@ LAYERS = (
         "search_range",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options", "faults"},
+    {"models", "memory", "options", "faults", "result", "strips"},
     {"stereo"},
     {"evaluation", "bench"},
     {"training"},  # validates by the rules of the evaluation

@@ -14,7 +14,9 @@ from hybridstereo.labels import LabelRange, labels_for
 from hybridstereo.limits import ITERATIONS, STEP, TRAINING, Limits
 from hybridstereo.model import ModelConfig
 from hybridstereo.options import MatchOptions
+from hybridstereo.training.optim import OptimiserOptions
 from hybridstereo.training.run import TrainOptions, options_from_config
+from hybridstereo.training.steps import HingeOptions
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, None, "1", [1], 1j, 10**400]
 
@@ -103,12 +105,29 @@ def test_options_of_a_training_from_anywhere(name, value):
         options_from_config({"dataset": "synthetic", name: value})
 
 
+def test_unknown_options_of_a_training_are_quoted_in_part():
+    with pytest.raises(InputError, match="another version") as caught:
+        options_from_config({"dataset": "synthetic", "x\n" * 5000: 1})
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 0, -1])
 def test_numbers_of_an_evaluation(value):
     with pytest.raises(InputError, match="volume_scale"):
         EvalOptions(volume_scale=value)
     with pytest.raises(InputError, match="limit"):
         EvalOptions(limit=value)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, "1"])
+def test_numbers_of_a_step(value):
+    for name in ("gamma", "tau", "iterations"):
+        with pytest.raises(InputError, match=f"`{name}` is"):
+            HingeOptions(**{name: value})
+    for name in ("lr", "momentum", "weight_decay", "clip_norm"):
+        with pytest.raises(InputError, match=f"`{name}` is"):
+            OptimiserOptions(**{name: value})
 
 
 def test_networks_that_no_checkpoint_could_hold():

@@ -66,7 +66,9 @@ the two images); `-o -` writes a PFM to standard output. Progress is one line th
 a terminal; elsewhere there are a few plain lines or none.
 
 **Files appear complete or not at all.** Every output is written to a temporary name first and then
-renamed. An existing file is replaced only by a complete one.
+renamed. An existing file is replaced only by a complete one; `infer` says so on standard error.
+What a killed command leaves behind, hidden files named `.<name>.<12 digits>.hstereo.<suffix>`, is
+removed by the next one that writes into the folder.
 
 **Exit codes.**
 
@@ -77,6 +79,7 @@ renamed. An existing file is replaced only by a complete one.
 | 2 | wrong usage: an unknown option, or options that exclude each other |
 | 3 | some images of `eval` failed; the results of the others were printed |
 | 130 | interrupted (Ctrl-C); `train` has saved a checkpoint |
+| 143, 129 | `train` was ended by SIGTERM or SIGHUP and has saved a checkpoint |
 
 **Devices and threads.** `--device auto`, the default, takes the first GPU that works and says so on
 standard error; without a usable GPU it takes the CPU. `--threads` limits the CPU threads; more
@@ -110,7 +113,7 @@ hstereo infer pair/left.png pair/right.png
 ```
 
 Which calibrations are understood is in [recipes.md](recipes.md#from-two-cameras-to-a-map), what is
-computed in [model.md](model.md#14-rectification-with-a-calibration), and what messages mean in
+computed in [model.md](model.md#15-rectification-with-a-calibration), and what messages mean in
 [messages.md](messages.md#rectification-with-a-calibration).""",
     "convert": """\
 ```sh

@@ -50,6 +50,17 @@ class LabelRange:
         """Labels -> disparities in pixels, float32."""
         return (self.minimum + self.step * label_map).astype(np.float32)
 
+    def reduced(self, factor: int) -> LabelRange:
+        """The labels of views at 1/``factor`` of their size: the same range, in larger pixels.
+
+        Examples
+        --------
+        >>> LabelRange(-8.0, 72).reduced(4)
+        LabelRange(minimum=-2.0, count=19, step=1.0)
+        """
+        span = (self.maximum - self.minimum) / factor
+        return LabelRange(self.minimum / factor, math.ceil(span / self.step) + 1, self.step)
+
     def paper_rounding(self) -> LabelRange:
         """The count rounded up to a power of two, at most 256, as the published program does.
 

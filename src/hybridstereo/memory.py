@@ -5,13 +5,14 @@ What the machine has is in `system`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .errors import OutOfMemoryError
 from .features import ConvLayer
 from .kernels import Backend, max_threads, network_scratch, reusable_memory
 from .model import StereoModel
-from .system import available_memory, format_bytes
+from .strips import FEWEST_ROWS, overlap_of
+from .system import available_memory, format_bytes, resident_memory
 
 _FLOAT = 4
 
@@ -19,7 +20,10 @@ _FLOAT = 4
 _NORMALISING = 72  # bytes per pixel while an image is padded and normalised in double precision
 _NETWORK_INPUT = 12  # bytes per pixel of what that gives
 _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
-_SMALL = 8 << 20  # everything that does not grow with the image
+# Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
+_WHOLE_VIEWS = 40
+_SHARE_OF_FREE = 0.8  # that a map may take; other programs want to live, too
+_SMALL = 4 << 20  # everything that does not grow with the image
 # What the C library keeps of small arrays that were freed, at most; large ones it gives back.
 _KEPT_BY_LIBRARY = 64 << 20
 # The kernels keep up to an eighth more than they need at most (`kernels/cpu/buffers.py`).
@@ -59,7 +63,8 @@ def inference_memory(
         working = threads * _scratch(model.pairwise, width)
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
-        if volumes[0] > features:  # else the working costs take the place of a view's features
+        # Else the working costs take the place of a view's features.
+        if volumes[0] > features or len(volumes) > 1:
             solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         needs.append(solving + _MAPS * pixels + kept)
@@ -115,30 +120,97 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    where = "GPU memory" if on_device else "memory"
+    needed = _need(model, width, on_device, method, threads)
+    if free is not None and needed(height, label_count) > free:
+        raise _refusal(needed, height, width, label_count, free, on_device)
 
-    def needed(count: int) -> int:
+
+def rows_at_once(
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    backend: Backend | None = None,
+    method: str = "crf",
+    threads: int | None = None,
+    max_memory: int | None = None,
+) -> int:
+    """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
+
+    Parameters
+    ----------
+    model, height, width, label_count, backend, method, threads
+        As for `require_memory`.
+    max_memory
+        Bytes that the process may use in all, or the GPU; None: most of what is free.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If not even a low strip fits.
+    """
+    limit, on_device = _free_memory(backend)
+    if limit is not None:
+        limit = int(_SHARE_OF_FREE * limit)
+    if max_memory is not None:
+        in_use = 0 if on_device else (resident_memory() or 0) - reusable_memory()
+        limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
+    needed = _need(model, width, on_device, method, threads)
+    if limit is None or needed(height, label_count) <= limit:
+        return height
+    whole = 0 if on_device else _WHOLE_VIEWS * height * width
+    overlap = overlap_of(model)
+
+    def fits(rows: int) -> bool:
+        return needed(rows, label_count) + whole <= limit
+
+    rows = _largest(fits, 2 * overlap + FEWEST_ROWS, height)
+    if rows is None:
+        raise _refusal(needed, height, width, label_count, limit, on_device)
+    return rows
+
+
+def _need(
+    model: StereoModel, width: int, on_device: bool, method: str, threads: int | None
+) -> Callable[[int, int], int]:
+    """Bytes for a number of rows and of labels."""
+
+    def needed(rows: int, count: int) -> int:
         if on_device:
-            return device_memory(model, height, width, count)
-        return inference_memory(model, height, width, count, method, threads)
+            return device_memory(model, rows, width, count)
+        return inference_memory(model, rows, width, count, method, threads)
 
-    if free is None or needed(label_count) <= free:
-        return
-    # The need grows with the labels, so that the largest number that fits is found by bisection.
-    fitting, too_many = 0, label_count
-    while too_many - fitting > 1:
-        middle = (fitting + too_many) // 2
-        if needed(middle) <= free:
-            fitting = middle
-        else:
-            too_many = middle
-    raise OutOfMemoryError(
+    return needed
+
+
+def _refusal(
+    needed: Callable[[int, int], int],
+    height: int,
+    width: int,
+    label_count: int,
+    free: int,
+    on_device: bool,
+) -> OutOfMemoryError:
+    """What to say of an inference that does not fit, and what would."""
+    fitting = _largest(lambda count: needed(height, count) <= free, 1, label_count)
+    return OutOfMemoryError(
         f"{width}x{height} pixels with {label_count} disparities need"
-        f" {format_bytes(needed(label_count))} of {where} but only {format_bytes(free)} are free",
-        f"Use at most `disparities={fitting}` or smaller images"
-        if fitting
-        else "Use smaller images",
+        f" {format_bytes(needed(height, label_count))} of"
+        f" {'GPU memory' if on_device else 'memory'} but only {format_bytes(free)} are free",
+        "Use smaller images"
+        if fitting is None
+        else f"Use at most `disparities={fitting}` or smaller images",
     )
+
+
+def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The largest number from ``low`` to below ``high`` that fits; so must all below it."""
+    if low >= high or not fits(low):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def volume_memory() -> int | None:

@@ -1,7 +1,7 @@
 """Full rectification of a calibrated pair: lenses undistorted, cameras turned until rows agree.
 
 `hybridstereo.rectification` corrects pairs that are rectified already, but not well; here images
-come as the cameras took them.  docs/model.md 14 says what is computed.
+come as the cameras took them.  docs/model.md 15 says what is computed.
 """
 
 from __future__ import annotations

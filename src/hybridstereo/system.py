@@ -46,6 +46,15 @@ def total_memory() -> int | None:
         return None
 
 
+def resident_memory() -> int | None:
+    """The resident size of this process now, in bytes; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def peak_memory() -> int | None:
     """The largest resident size of this process so far, in bytes; None on Windows."""
     try:

@@ -426,9 +426,36 @@ def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "a.pfm", "."],
+        ["eval", "a.pfm", ""],
+    ],
+)
+def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+
+
 def test_max_pixels(capsys, pair, tmp_path):
     pixels = 24 * 40
     refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
     assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
     options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
     assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_exit_codes_of_signals(capsys, monkeypatch, name, code):
+    from hybridstereo.training import interrupts
+    from hybridstereo.training import run as training
+
+    def end(*args, **kwargs):
+        raise interrupts.TerminatedError(getattr(signal, name))
+
+    monkeypatch.setattr(training, "train", end)
+    assert run(capsys, "train", "synthetic") == (code, "", f"hstereo: ended by {name}\n")

@@ -42,6 +42,8 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "calib"): "gives the labels",
+    ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
+    ("infer", "max_memory"): "of Stereo.match alone",
     ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
@@ -78,8 +80,8 @@ CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
-    ("train", "schedule"): "hybridstereo.training.checks:SCHEDULES",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
+    ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
     ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",
@@ -89,6 +91,7 @@ CHOICES = {
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
+    ("infer", "scale"): "fractions of the scales in stereo.SCALES",
 }
 
 

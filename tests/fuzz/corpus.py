@@ -207,7 +207,7 @@ def checkpoints() -> list[bytes]:
     """Files last.h5 of run folders."""
     with TemporaryDirectory() as folder:
         run = RunFolder(folder)
-        run.log.write_bytes(b"")
+        run.log.clear()
         run.save(checkpoint())
         return [run.last.read_bytes()]
 

@@ -24,14 +24,7 @@ ACCEPTED = {"cli", "model-contents", "checkpoint-contents", "volume-contents"}
 """Targets whose seeds are decisions, of which some are meant to be refused."""
 
 
-# Strict, so that whoever mends these readers has to take them out.
-_KNOWN = pytest.mark.xfail(strict=True, reason="issue 16, 2 and 8: odd checkpoints and logs")
-KNOWN = {"checkpoint-contents", "run-log"}
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=_KNOWN if x in KNOWN else ()) for x in TARGETS]
-)
+@pytest.mark.parametrize("name", list(TARGETS))
 def test_no_input_ends_in_a_traceback(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -64,6 +57,14 @@ def test_a_finding_is_found(tmp_path, monkeypatch):
     (kept,) = tally.findings.values()
     assert b"7" in (tmp_path / kept).read_bytes()
     assert "ZeroDivisionError" in (tmp_path / f"{kept}.txt").read_text()
+
+
+def test_slow_inputs_are_found(monkeypatch):
+    ticks = iter(range(0, 10**6, 9))  # seconds of computing, as the clock shows them
+    monkeypatch.setattr("fuzz.engine.time.process_time", lambda: next(ticks))
+    monkeypatch.setitem(TARGETS, "slow", Target(lambda: [b"x"], lambda data: None))
+    tally = Campaign("slow", Random(1)).run(executions=1)
+    assert list(tally.findings) == ["TimeoutError at outside"]
 
 
 @pytest.mark.parametrize("said", ["two\nlines", "x" * 5000])

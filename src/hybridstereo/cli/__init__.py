@@ -21,6 +21,7 @@ from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
 
+_LONGEST_NAME = 100  # characters of a file's name in a message
 _OUT_OF_MEMORY = "Not enough memory. Use fewer `disparities` or smaller images."
 
 

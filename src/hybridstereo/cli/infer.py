@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .options import (
+    ByteCount,
     LabelCount,
     announce_device,
     device_option,
@@ -25,13 +28,20 @@ from .progress import Progress
 
 # Of the pixels on the first or last label: above this the user hears of it.
 _MANY_AT_ENDS = 0.01
+_SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from ..options import MatchOptions
-    from ..stereo import Stereo, StereoResult
+    from ..result import StereoResult
+    from ..stereo import Stereo
+
+
+# Names that every scene of a benchmark has (Middlebury, ETH3D), and folders below a scene.
+_ANY_SCENE = re.compile(r"(im|view)\d", re.IGNORECASE)
+_INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -43,7 +53,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Disparity map to write; the suffix picks the format: .pfm, .png (KITTI, 16 bit, x256), "
     ".npy or .tif (float). '-' writes PFM to standard output.  "
-    "[default: <left>_disparity.pfm in this folder]",
+    "[default: <left>_disparity.pfm in this folder; Teddy_im0_disparity.pfm for Teddy/im0.png]",
 )
 @click.option(
     "--color",
@@ -103,6 +113,19 @@ if TYPE_CHECKING:
     "only roughly. Disparities stay those of the views as given.",
 )
 @click.option(
+    "--scale",
+    type=click.Choice(["1", "1/2", "1/4"]),
+    default="1",
+    help="Match smaller views and enlarge the map: for a quick look, or for very large images.",
+)
+@click.option(
+    "--max-memory",
+    type=ByteCount(),
+    metavar="SIZE",
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in strips of rows.  "
+    "[default: 80 % of what is free]",
+)
+@click.option(
     "--volume",
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
@@ -141,6 +164,8 @@ def infer(
     model: str,
     calib: str | None,
     rectify: bool,
+    scale: str,
+    max_memory: int | None,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
@@ -204,9 +229,14 @@ def infer(
                 str(right),
                 **chosen,
                 rectify=rectify,
+                scale=_SCALES[scale],
+                max_memory=max_memory,
                 volumes=wants_volumes,
                 max_pixels=max_pixels,
                 on_stage=show,
+                on_strip=lambda done, all_: progress.advance(
+                    done / all_, f"strip {done + 1} of {all_}"
+                ),
             )
         else:
             show("reading")
@@ -214,6 +244,8 @@ def infer(
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
+    paths = (output, color, save_volume, save_volume_crf)
+    replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -224,6 +256,8 @@ def infer(
             write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
     _tell_range(result)
+    for path in replaced:
+        click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
         click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
     else:
@@ -232,8 +266,17 @@ def infer(
 
 
 def _default_outputs(left: str) -> tuple[str, str]:
-    """Map and picture in the working directory, named after the left image."""
+    """Map and picture in the working directory, named after the left image.
+
+    Where every scene has an image of that name, the scene's folder comes first: the maps of Teddy
+    and Cones would otherwise take turns as im0_disparity.pfm.
+    """
     stem = "stdin" if left == "-" else Path(left).stem
+    if left != "-" and _ANY_SCENE.fullmatch(stem):
+        for folder in Path(os.path.abspath(left)).parents:
+            stem = f"{folder.name}_{stem}" if folder.name else stem
+            if not _INSIDE_SCENE.fullmatch(folder.name):
+                break
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
 
 
@@ -375,6 +418,7 @@ def _report(
             "at_ends": result.at_range_ends,
         },
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
+        "strips": result.strips,
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,

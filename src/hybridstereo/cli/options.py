@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import click
@@ -48,6 +49,9 @@ class DeviceName(click.ParamType):
         return str(value)
 
 
+_LONGEST_NUMBER = 20  # characters
+
+
 class LabelCount(click.ParamType):
     """A number of labels, or ``auto``."""
 
@@ -64,6 +68,23 @@ class LabelCount(click.ParamType):
             return int(self._number.convert(value, param, ctx))
         except click.BadParameter:
             return self.fail(f"'{value}' is neither 'auto' nor {LABELS}", param, ctx)
+
+
+class ByteCount(click.ParamType):
+    """An amount of memory: a number of bytes, or with a unit, ``500M`` or ``4GiB``."""
+
+    name = "bytes"
+    _pattern = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Units are powers of 1024, as free(1) counts."""
+        if isinstance(value, int):
+            return value
+        match = self._pattern.fullmatch(value.strip())
+        if match is None or len(value) > _LONGEST_NUMBER:
+            self.fail(f"'{value}' is not an amount of memory such as 4G or 500M", param, ctx)
+        power = " kmgt".index(match[2].lower() or " ")
+        return int(float(match[1]) * 1024**power)
 
 
 device_option = click.option(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from ..limits import SIDE, TRAINING
+from .exits import EXIT_SIGNALLED
 from .options import CommaSeparated, announce_device, device_option, number_type, threads_option
 from .progress import Progress
 
@@ -82,8 +83,8 @@ class _Size(click.ParamType):
 @click.option(
     "--minutes",
     type=number_type(TRAINING["minutes"]),
-    help="Time for all stages together. Of --epochs, --steps and --minutes the first to be "
-    "reached ends a stage.",
+    help="Time for all stages together, grid searches included. Of --epochs, --steps and "
+    "--minutes the first to be reached ends a stage.",
 )
 @click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
 @click.option(
@@ -223,10 +224,12 @@ def train(
     DATASET is kitti, middlebury, synthetic (generated, needs no files) or csv (your own pairs, one
     line 'left,right,disparity[,mask]' each), or a mixture such as 'synthetic:1,middlebury:2'.
 
-    Ctrl-C saves and exits with 130; --resume continues, bit for bit.
+    Ctrl-C saves and exits with 130, SIGTERM and SIGHUP likewise with 143 and 129; --resume
+    continues, bit for bit.
     """
     from ..datasets import parse_roots
     from ..models.zoo import BEST_MODEL
+    from ..training.interrupts import TerminatedError
     from ..training.run import TrainOptions
     from ..training.run import train as run
     from .training_progress import TrainingProgress
@@ -243,5 +246,9 @@ def train(
     announce_device(device)
     with Progress() as progress:
         reporter = TrainingProgress(progress, context.command)
-        run(train_options, output, device=device, threads=threads, reporter=reporter)
+        try:
+            run(train_options, output, device=device, threads=threads, reporter=reporter)
+        except TerminatedError as error:
+            progress.message(f"hstereo: ended by {error.signal.name}")
+            context.exit(EXIT_SIGNALLED + error.signal)
     click.echo(os.path.join(output, BEST_MODEL))

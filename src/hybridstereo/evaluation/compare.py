@@ -301,4 +301,4 @@ def _guessed_rules(truth: Path) -> str:
 def _guessed_file_rules(truth: Path) -> str:
     if truth.suffix.lower() == ".png":
         return "kitti"
-    return "middlebury" if os.path.isfile(truth.with_name("calib.txt")) else "plain"
+    return "middlebury" if os.path.isfile(truth.parent / "calib.txt") else "plain"

@@ -16,7 +16,8 @@ from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
 from ..memory import volume_memory
 from ..options import MatchOptions
-from ..stereo import Stereo, StereoResult
+from ..result import StereoResult
+from ..stereo import Stereo
 from .results import MethodInfo
 from .scenes import Scene, find_file
 

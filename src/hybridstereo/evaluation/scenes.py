@@ -110,7 +110,7 @@ def load_files(truth: Path, mask: Path | None) -> StereoPair:
             f" {disparity.shape[1]}x{disparity.shape[0]}",
             "Both must belong to the same image",
         )
-    calib, left = truth.with_name("calib.txt"), truth.with_name("im0.png")
+    calib, left = truth.parent / "calib.txt", truth.parent / "im0.png"
     calibration = read_calibration(calib) if os.path.isfile(calib) else Calibration()
     image = read_image(left) if os.path.isfile(left) else NO_IMAGE
     if image.shape[:2] != disparity.shape:

@@ -106,7 +106,8 @@ def write_volume(
 
 
 def _write_h5(path: Path, costs: NDArray[np.float32], min_disparity: float, step: float) -> None:
-    with h5py.File(path, "w", libver="latest") as file:
+    # Not locked by HDF5: the temporary file is locked already, see `atomic_write`.
+    with h5py.File(path, "w", libver="latest", locking=False) as file:
         dataset = file.create_dataset(_DATASET, data=costs)
         dataset.attrs["min_disparity"] = float(min_disparity)
         dataset.attrs["step"] = float(step)

@@ -8,10 +8,8 @@ from typing import Any
 from ..errors import InputError, shortened
 from ..limits import SIDE, TRAINING
 from ..models.zoo import STAGES
-from .optim import OPTIMISERS
+from .optim import OPTIMISERS, SCHEDULES
 from .validation import CRITERIA
-
-SCHEDULES = ("constant", "cosine", "step")
 
 _CHOICES = {
     "stage": (*STAGES, "all"),
@@ -19,7 +17,7 @@ _CHOICES = {
     "schedule": SCHEDULES,
     "criterion": tuple(CRITERIA),
 }
-_FLAGS = ("with_xy", "augment", "nesterov", "soft_target", "infer_unknown")
+_FLAGS = ("with_xy", "rectify", "augment", "nesterov", "soft_target", "infer_unknown")
 # Of 2x2 numbers each, with a momentum each: what fits into the file of a checkpoint, 1 GiB.
 _MOST_KERNELS = 1 << 25
 _OPTIONAL = frozenset(
@@ -57,10 +55,9 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise InputError(f"`{name}` is {shortened(options[name])}, not a name")
     if not _are_roots(options["roots"]):
         raise InputError(f"The `root` of the data is {shortened(options['roots'])}")
-    if not _are_names(options["val_scenes"]):
-        raise InputError(
-            f"`val_scenes` is {shortened(options['val_scenes'])}", "Give the names of scenes"
-        )
+    for name in ("val_scenes", "test_scenes"):
+        if not _are_names(options[name]):
+            raise InputError(f"`{name}` is {shortened(options[name])}", "Give the names of scenes")
     crop = options["crop"]
     if crop is not None and not (
         isinstance(crop, tuple | list) and len(crop) == 2 and all(side in SIDE for side in crop)

@@ -61,6 +61,7 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
             for entry in entries
             if entry["kind"] == kind
             and entry["stage"] == stage
+            # A figure that does not exist is NaN.
             and math.isfinite(entry.get(name, math.nan))
         ]
 
