@@ -28,7 +28,8 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
+    {"rectified_files"},
     {
         "features",
         "correlation",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.calibrated import camera_pair, named_matrices, write_opencv
 
 import hybridstereo
 from hybridstereo import kernels
@@ -53,6 +54,7 @@ def test_examples_of_a_document(document, sample_crop, tmp_path, monkeypatch):
     for side, path in zip(("left", "right"), sample_crop, strict=True):
         (tmp_path / "sequence" / side).mkdir(parents=True)
         shutil.copy(path, tmp_path / "sequence" / side / "000.png")
+    write_opencv(tmp_path / "stereo.yml", named_matrices(camera_pair(40, 60, 60.0)))
     blocks = python_blocks(document)
     assert blocks
     for block in blocks:

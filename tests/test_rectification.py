@@ -36,6 +36,7 @@ def test_misaligned_rows_are_brought_back(views, name):
     moved = misaligned(right, shift)
     better, found = rectify(left, moved)
     assert found.corrects
+    assert found.knows_rows
     assert found.matches > 50
     assert found.after < 0.2
     assert found.after < 0.5 * found.before
@@ -59,6 +60,7 @@ def test_a_rectified_pair_is_left_alone(views):
     assert better is right
     assert not found.corrects
     assert found.reason == "it is well rectified"
+    assert found.knows_rows
     assert found.before == found.after < 0.2
     assert set(found.parameters) == {0.0}
     assert "left as it is: it is well rectified" in found.describe()
@@ -104,6 +106,7 @@ def test_pairs_without_common_points_are_left_alone(views, kind, rng):
     better, found = rectify(left, right)
     assert better is right
     assert found.reason
+    assert not found.knows_rows
     assert found.as_dict()["corrected"] is False
 
 

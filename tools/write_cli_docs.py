@@ -105,6 +105,16 @@ hstereo infer left.png --volume left.bin -o map.pfm   # costs of another matcher
 
 How to run the CRF on the costs of another matcher is in
 [recipes.md](recipes.md#the-crf-on-another-matchers-costs).""",
+    "rectify": """\
+```sh
+hstereo rectify left.png right.png -o pair                                 # rectified roughly
+hstereo rectify left.png right.png --calib stereo.yml --unit cm -o pair    # as cameras took them
+hstereo infer pair/left.png pair/right.png
+```
+
+Which calibrations are understood is in [recipes.md](recipes.md#from-two-cameras-to-a-map), what is
+computed in [model.md](model.md#15-rectification-with-a-calibration), and what messages mean in
+[messages.md](messages.md#rectification-with-a-calibration).""",
     "convert": """\
 ```sh
 hstereo convert params.npz --config crf.cfg -o model.h5
@@ -170,6 +180,8 @@ others can write, is neither used nor cleared.""",
 ARGUMENTS = {
     ("infer", "left"): "Left image, or `-` for standard input.",
     ("infer", "right"): "Right image, or `-`; may be left out with `--volume`.",
+    ("rectify", "left"): "Left image.",
+    ("rectify", "right"): "Right image.",
     ("convert", "parameters"): "The authors' parameter file.",
     ("synth", "folder"): "Folder that receives the scenes.",
     ("train", "dataset"): "`kitti`, `middlebury`, `synthetic`, `csv` or a mixture; left out with "

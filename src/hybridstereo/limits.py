@@ -93,6 +93,10 @@ FILTERS = Limits(1, 4096, whole=True)
 KERNEL_SIDE = Limits(1, 31, whole=True)
 """Rows or columns of a convolution's kernels."""
 
+SHARE = Limits(0, 1)
+CAMERA_NUMBER = Limits(0, 9, whole=True)
+"""Of the cameras of one calibration."""
+
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""
 REPEATS = Limits(1, 1000, whole=True)

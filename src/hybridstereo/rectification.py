@@ -44,6 +44,8 @@ _WORTHWHILE = 0.1
 _INVERTED, _INVERSIONS = 1e-4, 100
 # The cubic spline's pole, and after how many rows its filter has forgotten the border (1e-7).
 _POLE, _MEMORY = np.float32(3**0.5 - 2), 12
+# Why nothing is known about the rows of a pair.
+_TOO_FEW, _CONTRADICTORY = "too few points match", "the matching points contradict each other"
 _STRIP = 128  # rows that are resampled at a time
 
 
@@ -91,6 +93,11 @@ class Rectification:
     def corrects(self) -> bool:
         """Whether there is something to correct."""
         return not self.reason
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether enough points match to tell how far apart the rows are."""
+        return self.reason not in (_TOO_FEW, _CONTRADICTORY)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; null where there is no value."""
@@ -150,9 +157,7 @@ def estimate(left: np.ndarray, right: np.ndarray, camera: Camera | None = None) 
     matches = _matches(left, right)
     first = np.abs(matches[:, 3] - matches[:, 1]) < max(_FIRST_GATE * height, _GATE)
     if np.count_nonzero(first) < _FEWEST:
-        return Rectification(
-            camera, matches=int(np.count_nonzero(first)), reason="too few points match"
-        )
+        return Rectification(camera, matches=int(np.count_nonzero(first)), reason=_TOO_FEW)
     model = _Model(camera, height, width)
     rough = model.fit(matches[first], ("roll", "dcy"))
     close = first & (np.abs(model.residuals(rough, matches)) < _GATE)
@@ -163,7 +168,7 @@ def estimate(left: np.ndarray, right: np.ndarray, camera: Camera | None = None) 
     )
     result = replace(result, after=result.before)
     if len(kept) < max(_FEWEST, _AGREEING * len(matches)):
-        return replace(result, reason="the matching points contradict each other")
+        return replace(result, reason=_CONTRADICTORY)
     parameters = model.fit(kept, PARAMETERS, rough)
     if np.sqrt(np.mean(model.shifts(parameters, kept) ** 2)) < _WORTHWHILE:
         return replace(result, reason="it is well rectified")

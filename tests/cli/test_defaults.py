@@ -23,6 +23,7 @@ RECEIVERS = {
         "hybridstereo.stereo:Stereo",
         "hybridstereo.io.images:read_image",
     ],
+    "rectify": ["hybridstereo.rectified_files:rectify_files"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -49,6 +50,8 @@ UNTIED = {
     ("infer", "save_volume"): "what to write afterwards",
     ("infer", "save_volume_crf"): "what to write afterwards",
     ("infer", "as_json"): "how to print",
+    ("rectify", "output"): "required",
+    ("rectify", "as_json"): "how to print",
     ("convert", "config"): "the library has no default: callers say None",
     ("convert", "output"): "required",
     ("synth", "photometric"): "a flag that stands for Photometric() or None",
@@ -75,6 +78,7 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
+    ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",

@@ -94,6 +94,54 @@ def calibrations() -> list[bytes]:
     ]
 
 
+_K, _R, _D = "5.5 0. 2. 0. 5. 1. 0. 0. 1.", "1. 0. 0. 0. 1. 0. 0. 0. 1.", "-0.1 0.01 0. 1e-3 0."
+_P1, _P2 = "5. 0. 2. 0. 0. 5. 1. 0. 0. 0. 1. 0.", "5. 0. 2. -0.5 0. 5. 1. 0. 0. 0. 1. 0."
+_CAMERAS = {
+    "K1": (3, 3, _K), "D1": (1, 5, _D), "K2": (3, 3, _K), "D2": (5, 1, _D),
+    "R": (3, 3, _R), "T": (3, 1, "-0.1 0. 0."),
+    "R1": (3, 3, _R), "R2": (3, 3, _R), "P1": (3, 4, _P1), "P2": (3, 4, _P2),
+}  # fmt: skip
+
+
+def opencv_cameras() -> list[bytes]:
+    """What OpenCV's FileStorage writes, of stereoRectify and of stereoCalibrate alone."""
+    yaml, xml = "%YAML:1.0\n---\n", '<?xml version="1.0"?>\n<opencv_storage>\n'
+    for key, (rows, columns, words) in _CAMERAS.items():
+        data = ", ".join(words.split()).replace(", ", ",\n       ", 1)
+        yaml += f"{key}: !!opencv-matrix\n   rows: {rows}\n   cols: {columns}\n   dt: d\n"
+        yaml += f"   data: [ {data} ]\n"
+        xml += f'<{key} type_id="opencv-matrix">\n<rows>{rows}</rows>\n<cols>{columns}</cols>\n'
+        xml += f"<dt>d</dt>\n<data>\n    {words}</data></{key}>\n"
+    calibrated = yaml[: yaml.index("R1:")] + "names:\n   - 'a'\n   - b: 1\n"
+    whole = f"{yaml}imageSize: [ {W}, {H} ]\n"
+    xml += f"<imageSize>\n  {W} {H}</imageSize>\n</opencv_storage>\n"
+    return [whole.encode(), calibrated.encode(), xml.encode()]
+
+
+def kitti_cameras() -> list[bytes]:
+    """calib_cam_to_cam.txt of two cameras."""
+    lines = ["calib_time: 09-Jan-2012 13:57:47", "corner_dist: 9.950000e-02"]
+    for side, T, P in (("02", "0. 0. 0.", _P1), ("03", "-0.1 0. 0.", _P2)):
+        values = {"S": f"{W} {H}", "K": _K, "D": _D, "R": _R, "T": T}
+        values |= {"S_rect": f"{W} {H}", "R_rect": _R, "P_rect": P}
+        lines += [f"{key}_{side}: {words}" for key, words in values.items()]
+    return ["\n".join(lines).encode()]
+
+
+def ros_camera(right: bool = True) -> list[bytes]:
+    """ROS's camera_info of a right or a left camera."""
+    text = f"image_width: {W}\nimage_height: {H}\ndistortion_model: plumb_bob\n"
+    for key, rows, columns, words in (
+        ("camera_matrix", 3, 3, _K),
+        ("distortion_coefficients", 1, 5, _D),
+        ("rectification_matrix", 3, 3, _R),
+        ("projection_matrix", 3, 4, _P2 if right else _P1),
+    ):
+        data = ", ".join(words.split())
+        text += f"{key}:\n  rows: {rows}\n  cols: {columns}\n  data: [{data}]\n"
+    return [text.encode()]
+
+
 def published_configs() -> list[bytes]:
     """The cfg beside published parameters."""
     return [

@@ -34,7 +34,8 @@ _NUMBERS = (
 )  # fmt: skip
 _FILES = (
     "left.png", "right.png", "truth.pfm", "map.png", "costs.npy", "costs.h5", "pairs.csv",
-    "model.h5", "params.npz", "model.cfg", "census", "general", "missing.png", ".", "", "-",
+    "cameras.yml", "model.h5", "params.npz", "model.cfg", "census", "general", "missing.png", ".",
+    "", "-",
     "a\udcff.png", "x" * 300, "/dev/zero", "broken.png", "LABEL=model.h5", "csv=pairs.csv",
 )  # fmt: skip
 _ARGUMENTS = {
@@ -44,6 +45,12 @@ _ARGUMENTS = {
         ("left.png", "--volume", "costs.h5"),
         ("left.png",),
         ("left.png", "left.png", "left.png"),
+        (),
+    ),
+    "rectify": (
+        ("left.png", "right.png", "-o", "out-pair"),
+        ("left.png", "right.png", "-o", "out-pair", "--calib", "cameras.yml"),
+        ("left.png", "right.png", "--calib", "cameras.yml"),
         (),
     ),
     "eval": (("csv",), ("truth.pfm", "map.png"), (), ("kitti",), ("truth.pfm", "left.png")),
@@ -85,6 +92,7 @@ def _folder() -> Path:
         "pairs.csv": corpus.lists()[0],
         "model.h5": corpus.models()[0],
         "params.npz": corpus.published_parameters()[0],
+        "cameras.yml": corpus.opencv_cameras()[0],
         "model.cfg": corpus.published_configs()[0],
     }
     for name, data in files.items():

@@ -16,6 +16,7 @@ import numpy as np
 from hybridstereo.datasets.csvlist import find_samples
 from hybridstereo.errors import StereoError
 from hybridstereo.io.calib import read_calibration
+from hybridstereo.io.camera_files import read_cameras
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import read_image
 from hybridstereo.io.mask import read_mask
@@ -24,6 +25,7 @@ from hybridstereo.io.weights import WeightFile, read_weights, write_weights
 from hybridstereo.models.convert import published_model
 from hybridstereo.models.published import read_published_config, read_published_parameters
 from hybridstereo.models.zoo import load_model
+from hybridstereo.remapping import plan_remapping
 from hybridstereo.stereo import Stereo
 from hybridstereo.training.run import options_from_config
 from hybridstereo.training.runfolder import RunFolder
@@ -101,6 +103,16 @@ def _reads(read: Callable[[Path], Any], name: str) -> Callable[[bytes], Any]:
 def _volume(suffix: str) -> Target:
     read = partial(read_volume, height=H, width=W, max_bytes=1 << 24)
     return Target(partial(corpus.volumes, suffix), _reads(read, f"costs{suffix}"))
+
+
+def _cameras(data: bytes) -> None:
+    """What is read is also used: odd numbers may do harm only then."""
+    plan_remapping(read_cameras(_file("cameras", data)), (W, H))
+
+
+def _ros_cameras(data: bytes) -> None:
+    left = _file("left.yaml", corpus.ros_camera(right=False)[0])
+    plan_remapping(read_cameras(left, _file("right.yaml", data)), (W, H))
 
 
 def _list(data: bytes) -> None:
@@ -292,6 +304,9 @@ TARGETS: dict[str, Target] = {
         for suffix in (".pfm", ".npy", ".tif", ".png")
     },
     "calib": Target(corpus.calibrations, _reads(read_calibration, "calib.txt")),
+    "cameras-opencv": Target(corpus.opencv_cameras, _cameras),
+    "cameras-kitti": Target(corpus.kitti_cameras, _cameras),
+    "cameras-ros": Target(corpus.ros_camera, _ros_cameras),
     "cfg": Target(corpus.published_configs, _reads(read_published_config, "model.cfg")),
     "csv": Target(corpus.lists, _list),
     "npz": Target(corpus.published_parameters, _parameters, sealed_zip),

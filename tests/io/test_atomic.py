@@ -11,7 +11,13 @@ import pytest
 
 from hybridstereo.errors import OutputError
 from hybridstereo.io import atomic
-from hybridstereo.io.atomic import atomic_write, check_writable, sweep_leftovers
+from hybridstereo.io.atomic import (
+    atomic_write,
+    check_distinct,
+    check_writable,
+    create_folder,
+    sweep_leftovers,
+)
 from hybridstereo.io.locks import try_lock
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX systems")
@@ -219,6 +225,24 @@ def test_failed_rename_removes_the_temporary(tmp_path, monkeypatch):
     ):
         temporary.write_bytes(b"x")
     assert names(tmp_path) == []
+
+
+def test_a_folder_is_created_with_those_above_it(tmp_path):
+    assert create_folder(tmp_path / "a" / "b").is_dir()
+    create_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be created"):
+        create_folder(tmp_path / "file")
+
+
+def test_outputs_replace_neither_inputs_nor_each_other(tmp_path):
+    path, link = tmp_path / "a.png", tmp_path / "link.png"
+    link.symlink_to(path)
+    check_distinct([path, None, "-"], [tmp_path / "b.png", None, "-", "-"])
+    with pytest.raises(OutputError, match="is an input already"):
+        check_distinct([path], [link])
+    with pytest.raises(OutputError, match="is an output already"):
+        check_distinct([], [path, str(link)])
 
 
 # --- what killed writers leave behind -----------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hybridstereo.errors import InputError
-from hybridstereo.io.calib import Calibration, read_calibration
+from hybridstereo.io.calib import Calibration, calibration_text, read_calibration
 from hybridstereo.synthetic import SceneOptions, generate_scene, write_scene
 
 TIDY = """cam0=[3997.684 0 1176.728; 0 3997.684 1011.728; 0 0 1]
@@ -133,3 +133,9 @@ def test_every_real_file(shared: Path) -> None:
 )
 def test_disparity_range_is_the_tight_one_if_there_is_one(stated, expected):
     assert Calibration(**stated).disparity_range == expected
+
+
+@pytest.mark.parametrize("text", [TIDY, "ndisp=64\n", "doffs=-0.125\nisint=1\n"])
+def test_what_is_written_is_read_again(tmp_path: Path, text: str) -> None:
+    stated = read_calibration(write(tmp_path, text))
+    assert read_calibration(write(tmp_path, calibration_text(stated))) == stated

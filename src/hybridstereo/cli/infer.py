@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InputError, OutputError
+from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .options import (
     ByteCount,
@@ -198,13 +198,14 @@ def infer(
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    from ..io.atomic import check_distinct
     from ..io.images import read_image
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
 
     _check_outputs(output, color, save_volume, save_volume_crf)
-    _check_distinct(
+    check_distinct(
         inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
     )
     stereo = Stereo(model, device, threads)
@@ -291,18 +292,6 @@ def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None
     for path in volumes:
         if path is not None:
             check_volume_output(path)
-
-
-def _check_distinct(inputs: Sequence[str | None], outputs: Sequence[str | None]) -> None:
-    """Refuse outputs that would replace an input or each other."""
-    taken = {os.path.realpath(x): "an input" for x in inputs if x is not None and x != "-"}
-    for path in outputs:
-        if path is None or path == "-":
-            continue
-        place = os.path.realpath(path)
-        if place in taken:
-            raise OutputError(f"{path} is {taken[place]} already", "Choose another name")
-        taken[place] = "an output"
 
 
 def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:

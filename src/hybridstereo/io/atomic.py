@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -92,6 +92,40 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             hint=_OTHER_FOLDER,
         )
     return target
+
+
+def create_folder(folder: Path) -> Path:
+    """Create a folder and those above it; raise OutputError if that, or writing there, fails."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(
+            f"the folder {folder} cannot be created: {reason}",
+            hint=_OTHER_FOLDER,
+        ) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"the folder {folder} is write-protected",
+            hint=_OTHER_FOLDER,
+        )
+    return folder
+
+
+def check_distinct(
+    inputs: Iterable[str | os.PathLike[str] | None],
+    outputs: Iterable[str | os.PathLike[str] | None],
+) -> None:
+    """Refuse outputs that would replace an input or each other; None and ``-`` are no files."""
+    files = [
+        [str(x) for x in paths if x is not None and str(x) != "-"] for paths in (inputs, outputs)
+    ]
+    taken = {os.path.realpath(path): "an input" for path in files[0]}
+    for path in files[1]:
+        place = os.path.realpath(path)
+        if place in taken:
+            raise OutputError(f"{path} is {taken[place]} already", hint="Choose another name")
+        taken[place] = "an output"
 
 
 @contextmanager

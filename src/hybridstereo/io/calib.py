@@ -15,7 +15,8 @@ Matrix = tuple[tuple[float, float, float], ...]
 
 _HINT = "A line looks like ndisp=64 or cam0=[f 0 cx; 0 f cy; 0 0 1]"
 _MOST_BYTES = 1 << 16
-_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+"""A decimal number, as calibration files of all kinds write it."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,28 @@ def read_calibration(path: str | Path) -> Calibration:
     return _Reader(str(path), values).calibration()
 
 
+def calibration_text(calibration: Calibration) -> str:
+    """The contents of a ``calib.txt`` with everything that is not None.
+
+    Pixels have six decimals; ``read_calibration`` reads it back.
+    """
+    values = {
+        key: _value_text(value) for key, value in vars(calibration).items() if value is not None
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _value_text(value: Matrix | float) -> str:
+    if not isinstance(value, tuple):
+        return f"{float(value):.9g}"
+    rows = [" ".join(_entry_text(x) for x in row) for row in value]
+    return f"[{'; '.join(rows)}]"
+
+
+def _entry_text(value: float) -> str:
+    return str(int(value)) if value in (0, 1) else f"{value:.6f}"
+
+
 @dataclass(frozen=True)
 class _Reader:
     """The values of a file as text, and what to call the file in an error message."""
@@ -121,7 +144,7 @@ class _Reader:
 
     def _numbers(self, key: str, text: str) -> list[float]:
         words = text.split()
-        if not all(_NUMBER.fullmatch(word) for word in words):
+        if not all(NUMBER.fullmatch(word) for word in words):
             raise self._error(key, "numbers")
         numbers = [float(word) for word in words]
         if not all(map(math.isfinite, numbers)):  # 1e999

@@ -132,7 +132,7 @@ def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDArra
 
     """
     pixels = to_rgb(decode_pixels(data, name, max_pixels), name)
-    white = _white_level(data, pixels.itemsize) if pixels.dtype.kind == "u" else None
+    white = white_level(data, pixels.itemsize) if pixels.dtype.kind == "u" else None
     return to_unit(pixels, white, name)
 
 
@@ -273,7 +273,7 @@ def write_image(path: str | Path, rgb: NDArray[np.uint8]) -> None:
         temporary.write_bytes(encoded)
 
 
-def _white_level(data: bytes, bytes_per_value: int) -> int:
+def white_level(data: bytes, bytes_per_value: int) -> int:
     """Return the integer that stands for full brightness.
 
     OpenCV ignores the maximum that a PPM or PGM header states, except in 8-bit text files, which

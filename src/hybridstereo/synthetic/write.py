@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.errors import OutputError
-from hybridstereo.io.atomic import atomic_write
+from hybridstereo.io.atomic import atomic_write, create_folder
+from hybridstereo.io.calib import Calibration, calibration_text
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.images import encode_pixels, write_image
 from hybridstereo.limits import SCENES, SEED
@@ -66,29 +66,11 @@ def synthesize(
     written: list[Path] = []
     for index in range(count):
         # Before the work, so that a read-only folder fails at once.
-        scene_folder = _create_folder(Path(folder) / f"scene_{index:04d}")
+        scene_folder = create_folder(Path(folder) / f"scene_{index:04d}")
         written += write_scene(scene_folder, generate_scene(seed + index, options))
         if on_scene is not None:
             on_scene(index + 1, count)
     return written
-
-
-def _create_folder(folder: Path) -> Path:
-    """Create a folder and those above it; raise OutputError if that, or writing there, fails."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise OutputError(
-            f"the folder {folder} cannot be created: {reason}",
-            hint="Choose a folder that you may write to",
-        ) from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(
-            f"the folder {folder} is write-protected",
-            hint="Choose a folder that you may write to",
-        )
-    return folder
 
 
 def write_scene(folder: str | Path, scene: StereoScene) -> list[Path]:
@@ -139,22 +121,20 @@ def _calibration(scene: StereoScene) -> str:
     """The text of Middlebury's calib.txt."""
     geometry = scene.geometry
     x, y = geometry.centre
-    cameras = [
-        f"[{geometry.focal:.6f} 0 {centre:.6f}; 0 {geometry.focal:.6f} {y:.6f}; 0 0 1]"
+    cam0, cam1 = (
+        ((geometry.focal, 0.0, centre), (0.0, geometry.focal, y), (0.0, 0.0, 1.0))
         for centre in (x, x + geometry.doffs)
-    ]
-    lines = {
-        "cam0": cameras[0],
-        "cam1": cameras[1],
-        "doffs": f"{geometry.doffs:.6f}",
-        "baseline": f"{_BASELINE_MM:g}",
-        "width": geometry.width,
-        "height": geometry.height,
-        "ndisp": max(math.floor(geometry.max_disparity) + 1, 1),
-        "isint": 0,
-        "vmin": math.floor(scene.disparity.min()),
-        "vmax": math.ceil(scene.disparity.max()),
-        "dyavg": 0,
-        "dymax": 0,
-    }
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
+    )
+    stated = Calibration(
+        cam0=cam0,
+        cam1=cam1,
+        doffs=geometry.doffs,
+        baseline=_BASELINE_MM,
+        width=geometry.width,
+        height=geometry.height,
+        ndisp=max(math.floor(geometry.max_disparity) + 1, 1),
+        isint=False,
+        vmin=math.floor(scene.disparity.min()),
+        vmax=math.ceil(scene.disparity.max()),
+    )
+    return calibration_text(stated) + "dyavg=0\ndymax=0\n"
