@@ -36,6 +36,7 @@ LAYERS = (
         "crf",
         "disparity",
         "search_range",
+        "pair_check",
     },  # the stages
     {"model", "datasets"},
     {"models", "memory", "options"},

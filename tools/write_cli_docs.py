@@ -97,6 +97,14 @@ hstereo infer left.png --volume left.bin -o map.pfm   # costs of another matcher
 
 How to run the CRF on the costs of another matcher is in
 [recipes.md](recipes.md#the-crf-on-another-matchers-costs).""",
+    "check": """\
+```sh
+hstereo check left.png right.png                      # a line for each finding
+hstereo check left.png right.png --strict || echo "not a good pair"
+hstereo check left.png right.png --json | jq '.check[].code'
+```
+
+[messages.md](messages.md) explains each finding.""",
     "convert": """\
 ```sh
 hstereo convert params.npz --config crf.cfg -o model.h5
@@ -154,6 +162,8 @@ If CUDA cannot be used, `info` says why and what would help.""",
 ARGUMENTS = {
     ("infer", "left"): "Left image, or `-` for standard input.",
     ("infer", "right"): "Right image, or `-`; may be left out with `--volume`.",
+    ("check", "left"): "Left image, or `-` for standard input.",
+    ("check", "right"): "Right image, or `-`.",
     ("convert", "parameters"): "The authors' parameter file.",
     ("synth", "folder"): "Folder that receives the scenes.",
     ("train", "dataset"): "`kitti`, `middlebury`, `synthetic`, `csv` or a mixture; left out with "

@@ -19,6 +19,7 @@ from hybridstereo.cli.options import CommaSeparated
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
     "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
+    "check": ["hybridstereo.stereo:Stereo"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -37,11 +38,15 @@ UNTIED = {
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "calib"): "gives the labels",
     ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
+    ("infer", "check"): "picks Stereo.check before Stereo.match",
+    ("infer", "strict"): "makes an error of what was found",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",
     ("infer", "save_volume_crf"): "what to write afterwards",
     ("infer", "as_json"): "how to print",
+    ("check", "as_json"): "how to print",
+    ("check", "strict"): "the exit code",
     ("convert", "config"): "the library has no default: callers say None",
     ("convert", "output"): "required",
     ("synth", "photometric"): "a flag that stands for Photometric() or None",

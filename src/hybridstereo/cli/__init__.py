@@ -14,7 +14,7 @@ import click
 
 from .. import __version__
 from ..errors import StereoError
-from . import bench, convert, evaluate, infer, info, synth, train
+from . import bench, check, convert, evaluate, infer, info, synth, train
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .text import with_flags
 
@@ -60,6 +60,7 @@ def cli() -> None:
 
 for _command in (
     infer.infer,
+    check.check,
     convert.convert,
     synth.synth,
     train.train,

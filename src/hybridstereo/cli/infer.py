@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InputError, OutputError
+from .check import finding_reports, tell_findings
 from .options import (
     LabelCount,
     announce_device,
@@ -26,6 +28,7 @@ _MANY_AT_ENDS = 0.01
 
 if TYPE_CHECKING:
     from ..options import MatchOptions
+    from ..pair_check import Finding
     from ..stereo import Stereo, StereoResult
 
 
@@ -98,6 +101,12 @@ if TYPE_CHECKING:
     "only roughly. Disparities stay those of the views as given.",
 )
 @click.option(
+    "--check/--no-check",
+    default=True,
+    help="Look first whether this is a rectified pair, and say what is wrong; see 'hstereo check'.",
+)
+@click.option("--strict", is_flag=True, help="Compute nothing if the check finds anything.")
+@click.option(
     "--volume",
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
@@ -135,6 +144,8 @@ def infer(
     model: str,
     calib: str | None,
     rectify: bool,
+    check: bool,
+    strict: bool,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
@@ -161,11 +172,15 @@ def infer(
         )
     if volume is not None and rectify:
         raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
+    if strict and (volume is not None or not check):
+        raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
     if output is None:
         output, default_color = _default_outputs(left)
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    from ..clock import StageClock
+    from ..io.images import read_pair
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -184,15 +199,21 @@ def infer(
             "Use `method=crf` or leave out `save_volume_crf`",
         )
     wants_volumes = save_volume is not None or save_volume_crf is not None
+    findings: list[Finding] | None = None
     with Progress() as progress:
         show = progress.stage
+        clock = StageClock(show)
         if volume is None:
+            pair = read_pair(left, str(right))
+            if check:
+                with clock.stage("check"):
+                    findings = stereo.check(*pair, rectify=rectify)
+                tell_findings(findings, strict, progress.message)
             chosen = vars(settings)
             if calib is not None and settings.disparities == "auto":
                 chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
-                left,
-                str(right),
+                *pair,
                 **chosen,
                 rectify=rectify,
                 volumes=wants_volumes,
@@ -200,6 +221,7 @@ def infer(
             )
         else:
             result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+    result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     outputs = _write_map(result, output, color)
@@ -213,7 +235,9 @@ def infer(
             outputs[name] = path
     _tell_range(result)
     if as_json:
-        click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
+        report = _report(stereo, result, model, method, outputs)
+        report["check"] = None if findings is None else finding_reports(findings)
+        click.echo(json.dumps(report))
     else:
         for path in outputs.values():
             click.echo(path)
