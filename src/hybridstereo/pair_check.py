@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from .rectification import correctable_rows, matched_points
-from .search_range import agree
+from .search_range import belong_together
 
 Code = Literal[
     "blank", "identical", "unrelated", "swapped", "vertical-offset", "rotation", "scale", "exposure"
@@ -30,6 +30,9 @@ CoarseMatch = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 _MOST_PIXELS, _MOST_POINTS, _LAYERS = 250_000, 1000, 3
 # By how many pixels of the reduced views matches may differ from what the others say.
 _TOLERANCE = 1.0
+# Where Huber's loss turns from squared to absolute, in the same pixels: half of SIFT's points lie
+# closer, and wrong matches, which lie anywhere within the tolerance, count for less.
+_HUBER = 0.2
 # Fewer matches, or a smaller share of them that agrees, do not tell a pair from chance.
 _FEWEST, _AGREEING = 20, 0.5
 # Draws of three matches: one without a wrong match is among them for certain (1 - 1e-17) if half of
@@ -40,11 +43,12 @@ _ROUNDS = 10
 # 0.8 px at the centre, or views that are turned by more than 0.1 degrees or larger by 0.6 %.
 _OFFSET, _ROTATION, _SCALE = 1.0, math.radians(0.15), 0.01
 # Less than this at the border is no harm, whatever the angle; and standard errors to be sure.
-_AT_BORDER, _ERRORS = 0.5, 3.0
+_AT_BORDER, _ERRORS = 0.75, 3.0
 # Of the points that move sideways by more than half a pixel: so many to the wrong side.
 _SIDEWAYS, _SWAPPED = 0.5, 0.9
-# Pixels, of the reduced views, that points of an image and of a copy of it are apart.
-_SAME = 0.25
+# Three of four points of an image and of a compressed copy of it are closer than so many pixels of
+# the reduced views; so are views without any depth.
+_SAME = 0.5
 # Of the range of values, with sensor noise averaged away: 2.5 of 255 grey levels.
 _BLANK, _AVERAGED = 0.01, 8
 # Ratio of the mean brightness; the shipped models were measured up to this (docs/results.md).
@@ -174,7 +178,7 @@ def _matches(left: np.ndarray, right: np.ndarray, tones: tuple[_Tones, _Tones]) 
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowPlane:
     """By how much the rows of a right view differ, as a plane over it, and how points move.
 
     Attributes
@@ -186,7 +190,7 @@ class _Rows:
     disparities
         Of the matches that agree.
     moved
-        Pixels, in any direction, that nine of ten of these do not exceed.
+        Pixels, in any direction, that three of four of these do not exceed.
     pixel
         Pixels per pixel of the reduced views.
     """
@@ -205,7 +209,7 @@ class _Rows:
         return bool(size > limit and certain and size * reach > _AT_BORDER)
 
 
-def _fit_rows(matches: np.ndarray, height: int, width: int) -> _Rows | None:
+def _fit_rows(matches: np.ndarray, height: int, width: int) -> _RowPlane | None:
     """A plane through the differences of rows, by random sampling; None if too few agree."""
     if len(matches) < _FEWEST:
         return None
@@ -230,18 +234,21 @@ def _fit_rows(matches: np.ndarray, height: int, width: int) -> _Rows | None:
         if np.count_nonzero(agreeing) < max(_FEWEST, _AGREEING * len(matches)):
             return None
         kept, rest = places[agreeing], residuals[agreeing]
-        curvature = np.einsum("ni,nj->ij", kept, kept)
+        weights = 1 / np.maximum(np.abs(rest), _HUBER * pixel)
+        curvature = np.einsum("ni,n,nj->ij", kept, weights, kept)
         if np.linalg.cond(curvature) > 1 / np.finfo(np.float32).eps ** 2:  # all on one line
             return None
         inverse = np.linalg.inv(curvature)
-        errors = np.sqrt(np.diag(inverse) * np.mean(rest**2))
-        plane = plane + np.einsum("ij,nj,n->i", inverse, kept, rest)
+        errors = np.sqrt(np.diag(inverse) * np.mean(weights * rest**2))
+        plane = plane + np.einsum("ij,nj,n->i", inverse, kept, weights * rest)
     disparities = (matches[:, 0] - matches[:, 2])[agreeing]
     moved = np.maximum(np.abs(disparities), np.abs(lower[agreeing]))
-    return _Rows((height, width), plane, errors, disparities, float(np.quantile(moved, 0.9)), pixel)
+    return _RowPlane(
+        (height, width), plane, errors, disparities, float(np.quantile(moved, 0.75)), pixel
+    )
 
 
-def _row_findings(rows: _Rows) -> list[Finding]:
+def _row_findings(rows: _RowPlane) -> list[Finding]:
     """What the matches say: the order of the views, and how the right one lies."""
     findings = []
     sideways = rows.disparities[np.abs(rows.disparities) > _SIDEWAYS]
@@ -279,7 +286,7 @@ def _dense_findings(
     if min(left.shape[:2]) < _SMALLEST:
         return []
     disparity, mask = coarse_match(left, right)
-    if agree(mask):
+    if belong_together(mask):
         believed = disparity[mask]
         sideways = believed[np.abs(believed) > _SIDEWAYS]
         if sideways.size and np.mean(sideways < 0) > _SWAPPED:
@@ -288,7 +295,7 @@ def _dense_findings(
     # Mostly positive disparities are searched: views that are swapped can look unrelated.
     share = float(np.mean(mask))
     reverse = coarse_match(right, left)[1]
-    if agree(reverse) and np.mean(reverse) > _REVERSED * share:
+    if belong_together(reverse) and np.mean(reverse) > _REVERSED * share:
         return [_swapped(100 * float(np.mean(reverse)), "%")]
     if share > _UNRELATED:
         return []
@@ -324,7 +331,7 @@ def _identical(moved: float) -> Finding:
         "identical",
         moved,
         "px",
-        f"Both views are the same image: points move by at most {moved:.2f} px",
+        f"Both views are the same image: most points move by at most {moved:.2f} px",
         "Give the left and the right view of one pair",
     )
 

@@ -96,7 +96,7 @@ def believed(costs: np.ndarray, labels: np.ndarray, label_range: LabelRange) -> 
     return seen & (np.abs(answer - labels) <= 1)
 
 
-def agree(mask: np.ndarray) -> bool:
+def belong_together(mask: np.ndarray) -> bool:
     """Whether so many pixels are `believed` that the views must belong together."""
     return bool(np.count_nonzero(mask) >= max(_FEWEST, _SHARE_BELIEVED * mask.size))
 
@@ -113,7 +113,7 @@ def covering_range(disparity: np.ndarray, mask: np.ndarray, factor: int) -> Labe
     factor
         Pixels per coarse pixel.
     """
-    if not agree(mask):
+    if not belong_together(mask):
         return None
     values = np.sort(disparity[mask].astype(np.float64))
     if np.mean(values < _NEGATIVE) < _SHARE_NEGATIVE:
