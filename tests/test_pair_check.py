@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
+from pathlib import Path
+from typing import get_args
 
 import cv2
 import numpy as np
 import pytest
 from support.misaligned import lowered, misaligned
 
-from hybridstereo.pair_check import check_pair
+from hybridstereo.pair_check import Code, check_pair
 from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
 
 HEIGHT, WIDTH = 240, 320
@@ -214,6 +217,12 @@ def test_points_on_one_line_tell_nothing():
         cv2.circle(left, (x, HEIGHT // 2), 2 + index % 3, (index / 40, 0.1, 1 - index / 40), -1)
     right = np.roll(left, -4, axis=1)
     assert codes(left, right, partial(lambda result, *_: result, coarse(0.9))) == []
+
+
+def test_every_finding_is_explained():
+    page = Path(__file__).parents[1] / "docs" / "messages.md"
+    listed = re.findall(r"^\| `([a-z-]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(get_args(Code))
 
 
 def test_same_findings_for_any_number_of_threads(views):

@@ -76,9 +76,7 @@ def test_what_rectify_corrects_is_no_finding(capsys, low_pair, tmp_path):
 
 
 def test_without_the_check_nothing_is_found(capsys, low_pair, tmp_path):
-    code, out, err = run(
-        capsys, "infer", *low_pair, "-o", tmp_path / "d.pfm", *QUICK, "--no-check"
-    )
+    code, out, err = run(capsys, "infer", *low_pair, "-o", tmp_path / "d.pfm", *QUICK, "--no-check")
     assert code == 0
     assert "too low" not in err
     assert json.loads(out)["check"] is None
