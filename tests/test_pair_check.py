@@ -204,6 +204,12 @@ def test_views_of_two_scenes_have_too_few_points_in_common(views):
     assert codes(views[0], other, answers(coarse(0.2), coarse(0.2))) == ["unrelated"]
 
 
+def test_a_wallpaper_tells_nothing(views):
+    """Its points match anywhere: that the views agree nowhere says nothing."""
+    wall = np.tile(views[0][80:104, 80:104], (10, 15, 1))
+    assert codes(wall[:, :WIDTH], wall[:, 7 : WIDTH + 7]) == []
+
+
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1), (2, 3), (9, 9), (40, 300)])
 def test_small_images_tell_nothing(rng, size):
     left, right = (rng.random((*size, 3), np.float32) for _ in range(2))
