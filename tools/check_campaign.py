@@ -38,7 +38,7 @@ MIDDLEBURY = (
 )
 KITTI = ("kitti2012", "kitti2015", "kitti2015-more")
 LIGHTS = "middlebury-light"
-EVERY = 3  # frame of KITTI, as neighbours show the same street; and pair that is changed
+EVERY = 3  # frame of KITTI: neighbours show the same street
 BAD_PAIRS, PLAIN_PAIRS = 20, 10
 PERIOD, SHIFT = 24, 7  # of the repeated pattern, in pixels
 
@@ -113,8 +113,8 @@ def good_pairs(data: Path) -> tuple[dict[str, list[tuple[str, Loader]]], list[tu
     }
     recordings = [pair for group in named.values() for pair in group]
     for title, change in (
-        ("every third of these at night", at_night), ("every third, pale", pale),
-        ("every third, out of focus", out_of_focus),
+        ("all of these at night", at_night), ("pale", pale),
+        ("out of focus", out_of_focus),
     ):  # fmt: skip
         named[title] = [
             (name, partial(changed, load, change)) for name, load in recordings[::EVERY]
