@@ -24,6 +24,7 @@ __all__ = [
     "explain_choice",
     "is_device",
     "max_threads",
+    "network_scratch",
     "reusable_memory",
     "select",
     "set_threads",
@@ -170,6 +171,13 @@ def explain_choice(backend: Backend) -> str:
     return f"device: cpu, since CUDA cannot be used: {status.reason}"
 
 
+def network_scratch(width: int, weights: Sequence[np.ndarray]) -> int:
+    """Bytes that every thread of the CPU's `network_forward` needs for an image of this width."""
+    from . import conv_cpu
+
+    return conv_cpu.memory_per_thread(width, weights)
+
+
 def reusable_memory() -> int:
     """Bytes of main memory that the CPU kernels keep for their next arrays."""
     from .cpu import buffers
@@ -186,18 +194,21 @@ def set_threads(count: int) -> None:
 
 @contextmanager
 def limited_threads(count: int | None) -> Iterator[None]:
-    """Use ``count`` threads inside the block, as `set_threads`; None changes nothing."""
+    """Use ``count`` threads inside the block, as `set_threads`; None changes nothing.
+
+    BLAS runs on one thread there in any case, since its sums depend on how many it has.
+    """
     import numba
 
-    if count is None:
-        yield
-        return
+    from .cpu.workers import one_blas_thread
+
     before = numba.get_num_threads()
-    set_threads(count)
-    try:
-        yield
-    finally:
-        set_threads(before)
+    with one_blas_thread():
+        set_threads(before if count is None else count)
+        try:
+            yield
+        finally:
+            set_threads(before)
 
 
 def max_threads() -> int:

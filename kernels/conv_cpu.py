@@ -31,6 +31,9 @@ _CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before s
 # Rows that go through a whole network at a time, a multiple of 3: the activations between two
 # layers, 1242 pixels of 100 channels wide, then take 6 MB of the L3 cache.
 _STEP = 12
+# What a stage may add to the rows of a step: two of a tile that was not complete, two of a tile
+# that begins above the band, two that it keeps and does not yet use; and the rows of its kernel.
+_HELD_ROWS = 6
 _BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
 
@@ -113,23 +116,52 @@ def conv_forward(
 # ---------------------------------------------------------------- a whole network
 
 
+def _band_rows(
+    stages: list[tuple[ModuleType, Plan]], first: int, last: int
+) -> list[tuple[int, int]]:
+    """Rows (begin, end) of the input and of every stage's output that a band of the result needs.
+
+    The tiles of a stage begin at the rows of one grid, wherever a band begins: that of the result
+    at multiples of 3, that of each stage before so much further down that its tiles end where the
+    next stage has read its last complete one.  A band begins in each stage with the tile that holds
+    the first row it needs.  Rows of this tile that it does not need, which may lie above the image,
+    are computed from rows that it does not have, and read by nothing that it needs.
+    """
+    rows = []
+    phase = 0
+    for algorithm, plan in reversed(stages):
+        begin, needed = algorithm.tile_at(first, phase)
+        rows.append((begin, last))
+        first, last = max(needed, 0), last + plan.taps[0] - 1
+        phase += plan.taps[0] - 1
+    return [(first, last), *reversed(rows)]
+
+
 def _stream(
     stages: list[tuple[ModuleType, Plan]], scratch: list[Any], between: list[np.ndarray],
-    x: np.ndarray, result: np.ndarray,
+    x: np.ndarray, first: int, last: int, result: np.ndarray,
 ) -> None:  # fmt: skip
-    """Pass x through all stages, a few rows at a time.
+    """Rows ``first``, a multiple of 3, to ``last`` - 1 of the result, a few rows at a time.
 
-    The last rows of every input are needed again by the next step and are kept for it.
+    Of the rows that have come, a stage computes whole tiles, so that they lie on its grid
+    (`_band_rows`); the rows of its input that it has not used up are kept for the next step.
     """
+    band = _band_rows(stages, first, last)
     waiting, width = [], x.shape[1]
     for _, plan in stages:
         waiting.append(np.empty((0, width, plan.taps[2]), x.dtype))
         width -= plan.taps[1] - 1
-    top, consumed = 0, x.shape[0] - result.shape[0]
-    for first, last in _row_bands(result.shape[0], _STEP):
-        source = x[top : last + consumed]
+    kept = [begin for begin, _ in band[:-1]]  # the first row of each stage's input that is kept
+    done = [begin for begin, _ in band[1:]]  # the row up to which each stage has computed
+    begin, end = band[0]
+    for come in [*range(begin + _STEP, end, _STEP), end]:
+        source, available = x[kept[0] : come], come
         for i, (algorithm, plan) in enumerate(stages):
-            rows = source.shape[0] - plan.taps[0] + 1
+            begin, end = band[i + 1]
+            upto = available - plan.taps[0] + 1
+            if upto < end:
+                upto = max(begin + algorithm.whole_rows(upto - begin), done[i])
+            rows = upto - done[i]
             if i + 1 < len(stages):
                 old = waiting[i + 1]
                 shape = len(old) + rows, *old.shape[1:]
@@ -137,15 +169,30 @@ def _stream(
                 following[: len(old)] = old
                 target = following[len(old) :]
             else:
-                target = following = result[first:last]
+                target = following = result[done[i] : upto]
+            above = kept[i] - done[i]
             algorithm.convolve_rows(
-                plan, source, source, False, (0, 0), 0, rows, scratch[i], target
+                plan, source, source, False, (above, 0), 0, rows, scratch[i], target
             )
-            if i == 0:
-                top += rows
-            else:
-                waiting[i] = source[rows:].copy()
-            source = following
+            unused = max(upto - kept[i], 0)
+            kept[i] += unused
+            if i > 0:
+                waiting[i] = source[unused:].copy()
+            source, available, done[i] = following, upto, upto
+
+
+def _between_size(width: int, shapes: Sequence[tuple[int, ...]]) -> int:
+    """Numbers between two layers that a thread holds at a time; shapes: of the kernels."""
+    rows = _STEP + _HELD_ROWS + max(kh for _, _, kh, _ in shapes)
+    return rows * width * max(outputs for outputs, *_ in shapes)
+
+
+def memory_per_thread(width: int, weights: Sequence[np.ndarray]) -> int:
+    """Bytes that a thread of `network_forward` needs for an image of this width.
+
+    The scratch of the layers themselves, below a megabyte each, is left out.
+    """
+    return 2 * _between_size(width, [x.shape for x in weights]) * weights[0].dtype.itemsize
 
 
 def network_forward(
@@ -168,7 +215,7 @@ def network_forward(
     Returns
     -------
     y
-        The output of the last layer; the same bits on every call with as many threads.
+        The output of the last layer; the same bits whatever the number of threads.
     """
     x, *parameters = _contiguous(x, *(array for layer in layers for array in layer))
     weights, biases = parameters[::2], parameters[1::2]
@@ -179,15 +226,16 @@ def network_forward(
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
     height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
     result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
+    room = _between_size(x.shape[1], [weight.shape for weight in weights])
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
         scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
-        row = x.shape[1] * max(weight.shape[0] for weight in weights)
-        between = [np.empty((_STEP + consumed[0]) * row, x.dtype) for _ in range(2)]
+        between = [np.empty(room, x.dtype) for _ in range(2)]
         for first, last in bands:
-            _stream(stages, scratch, between, x[first : last + consumed[0]], result[first:last])
+            _stream(stages, scratch, between, x, first, last, result)
 
-    # Two bands per thread, so that the other threads can take over a slow one's second band.
+    # Two bands per thread, so that the other threads can take over a slow one's second band.  Where
+    # they begin changes no bit of the result (`_stream`).
     run_tiles(worker, _row_bands(height, max(_BAND_ROWS, height // (2 * get_num_threads()))))
     return result
 

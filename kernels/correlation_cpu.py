@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from .cpu import buffers, simd
+from .cpu.jit import compiled
 from .cpu.pointers import advance, pointer_to, restrict_arguments
 from .cpu.simd import minimum
 from .cpu.tiles import TILE_ROWS, multiply, padded_columns
@@ -36,7 +37,7 @@ _BLOCK = 64
 # pixel 0 of the other row, which need not exist; the product with pixel x is ``products[-x]``.
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _whole_scores(products: Any, newest: int, width: int, scores: Any, label_count: int) -> None:
     """Scores of a pixel whose label k looks at ``newest - k``; scores: pointer to K."""
     restrict_arguments()
@@ -51,7 +52,7 @@ def _whole_scores(products: Any, newest: int, width: int, scores: Any, label_cou
         scores[k] = 0
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _fractional_scores(
     products: Any, x: int, width: int, offsets: Any, fractions: Any, scores: Any
 ) -> None:
@@ -67,13 +68,13 @@ def _fractional_scores(
         scores[k] = score
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc"})
+@compiled(nogil=True, error_model="numpy", fastmath={"reassoc"})
 def _add(a: Any, b: Any) -> Any:
     """a + b, in any order with other such sums: what lets the compiler vectorise a running sum."""
     return a + b
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
     """costs = -softmax(scores), pointers to K; the scores are overwritten."""
     restrict_arguments()
@@ -90,7 +91,7 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
         costs[k] = scores[k] / total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _pack_reversed(row: Any, panels: Any) -> None:
     """Bring a row, from right to left, into the order of `multiply`.
 
@@ -104,7 +105,7 @@ def _pack_reversed(row: Any, panels: Any) -> None:
                 panels[p, c, lane] = row[max(x, 0), c]  # any value will do beyond the image
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _correlate_row(
     left: Any,
     right: Any,
@@ -189,7 +190,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     return volume
 
 
-@njit(parallel=True, cache=True, error_model="numpy", fastmath={"reassoc", "nsz"})
+@compiled(parallel=True, error_model="numpy", fastmath={"reassoc", "nsz"})
 def _softmax_backward_rows(f: Any, df: Any, ds: Any) -> None:
     """ds_k = f_k * (df_k + sum_j f_j df_j); all (N, K)."""
     for i in prange(f.shape[0]):
@@ -252,7 +253,7 @@ def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
     return buffer[: pixels * columns].reshape(pixels, columns)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _scatter_band(
     ds_row: Any,
     band_start: int,

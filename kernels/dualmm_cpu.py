@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
+from .cpu.jit import compiled
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
@@ -119,7 +120,7 @@ def dual_mm(
     return minorant, bounds
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _minimum_of(row: Any) -> Any:
     lowest = row.dtype.type(np.inf)
     for k in range(row.size):
@@ -127,19 +128,20 @@ def _minimum_of(row: Any) -> Any:
     return lowest
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _argmin_rows(volume: Any, label_map: Any) -> None:
     """label_map[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
     for i in prange(volume.shape[0]):
         row = volume[i]
         lowest = _minimum_of(row)
         best = 0
-        while row[best] > lowest:  # not !=, which is always true of NaN
+        # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
+        while row[best] > lowest and best < row.size - 1:
             best += 1
         label_map[i] = best
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _read_out_rows(minorant: Any, label_map: Any) -> None:
     """label_map[i] = the label that `read_out` chooses for pixel i; minorant: (N, K)."""
     tolerance = minorant.dtype.type(TIE_TOLERANCE)
@@ -148,7 +150,7 @@ def _read_out_rows(minorant: Any, label_map: Any) -> None:
         lowest = _minimum_of(row)
         limit = lowest + tolerance * abs(lowest)
         first = 0
-        while row[first] > limit:
+        while row[first] > limit and first < row.size - 1:
             first += 1
         block_end = min((first // TIE_BLOCK + 1) * TIE_BLOCK, row.size)
         best = first
@@ -177,7 +179,7 @@ def read_out(minorant: np.ndarray) -> np.ndarray:
     return label_map
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _row_energies(
     f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any, rows: Any
 ) -> None:
@@ -206,7 +208,7 @@ def energy(
     return float(rows.sum())
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None:
     """offsets[i] = sub-label shift in pixels; volume: (N, K); label_map, offsets: (N,)."""
     top = volume.shape[1] - 1
@@ -217,7 +219,7 @@ def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None
             before, here, after = volume[i, z - 1], volume[i, z], volume[i, z + 1]
             slope = (before - after) / (2.0 * step)
             curvature = (before - 2.0 * here + after) / (step * step)
-            shift = slope / max(SMALLEST_CURVATURE, curvature)
+            shift = min(max(slope / max(SMALLEST_CURVATURE, curvature), -step), step)
         offsets[i] = shift
 
 
@@ -237,7 +239,7 @@ def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray
     -------
     offsets
         What to add to the disparity of each pixel, in pixels, float32 (H, W); 0 at the first and
-        the last label.
+        the last label, elsewhere at most ``step``, so that it stays within the labels.
     """
     offsets = np.empty(label_map.shape, np.float32)
     _refine_rows(

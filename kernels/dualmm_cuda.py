@@ -268,7 +268,7 @@ def _refine_kernel(dtype: str) -> Kernel:
             slope = float64(before - after) / (2.0 * step)
             bend = float64(before) - 2.0 * float64(here) + float64(after)
             curvature = bend / (step * step)
-            shift = slope / max(SMALLEST_CURVATURE, curvature)
+            shift = min(max(slope / max(SMALLEST_CURVATURE, curvature), -step), step)
         offsets[i] = shift
 
     return dualmm_refine

@@ -14,9 +14,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
 from .constants import LUMA, SMALLEST_WEIGHT, SMOOTHING_RADIUS, SMOOTHING_SIGMA
+from .cpu.jit import compiled
 
 # ---------------------------------------------------------------- from image contrast
 
@@ -27,7 +28,7 @@ def _gaussian_taps() -> np.ndarray:
     return taps / taps.sum()
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _smoothed_luma(image: Any, luma: Any, taps: Any) -> Any:
     """(H, W, 3) -> (H, W): luma, then a separable filter with clamped borders."""
     height, width, _ = image.shape
@@ -52,7 +53,7 @@ def _smoothed_luma(image: Any, luma: Any, taps: Any) -> Any:
     return smooth
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _weights(smooth: Any, scale: float, alpha: float, beta: float, wx: Any, wy: Any) -> None:
     """Weights of the forward differences of smooth; all arrays (H, W)."""
     height, width = smooth.shape

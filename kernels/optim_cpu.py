@@ -12,7 +12,8 @@ from .cpu.workers import one_blas_thread
 
 def squared_norm(array: np.ndarray) -> float:
     """Sum of the squares, accumulated in float64."""
-    return float(np.vdot(array, array.astype(np.float64)))
+    with one_blas_thread():
+        return float(np.vdot(array, array.astype(np.float64)))
 
 
 def scale_by(array: np.ndarray, factor: float) -> None:
@@ -84,12 +85,12 @@ def muon_update(
     direction = _advance(parameter, velocity, gradient, momentum, nesterov, weight_decay)
     matrix = direction.reshape(len(direction), -1)
     rows, columns = matrix.shape
-    with one_blas_thread():
-        norm = math.sqrt(squared_norm(matrix))
-        if norm > 0:
-            step = lr * math.sqrt(max(1.0, rows / columns))
+    norm = math.sqrt(squared_norm(matrix))
+    if norm > 0:
+        step = lr * math.sqrt(max(1.0, rows / columns))
+        with one_blas_thread():
             factor = _orthogonal_factor(matrix, norm).reshape(parameter.shape)
-            parameter -= parameter.dtype.type(step) * factor
+        parameter -= parameter.dtype.type(step) * factor
 
 
 def _orthogonal_factor(matrix: np.ndarray, norm: float) -> np.ndarray:
@@ -119,7 +120,6 @@ def normalised_update(
     A direction of zeros changes nothing.
     """
     direction = _advance(parameter, velocity, gradient, momentum, nesterov)
-    with one_blas_thread():
-        rms = math.sqrt(squared_norm(direction) / direction.size)
+    rms = math.sqrt(squared_norm(direction) / direction.size)
     if rms > 0:
         parameter -= parameter.dtype.type(lr / rms) * direction

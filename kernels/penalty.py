@@ -1,8 +1,7 @@
 """rho, the penalty of a jump between neighbouring labels (docs/model.md 5c), for both engines.
 
 Another penalty is written here, in the messages of Dual_MM (`_msg` in ``cpu/chains.py``, `message`
-in ``cuda/chains.py``) and in ``tests/naive.py``.  Numba caches compiled functions by the date of
-their own file: after a change here, delete ``kernels/__pycache__``.
+in ``cuda/chains.py``) and in ``tests/naive.py``.
 """
 
 from __future__ import annotations

@@ -9,20 +9,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from .cpu.jit import compiled
 
 # Fine pixel 2i lies a quarter of a coarse pixel before coarse pixel i, 2i + 1 as far behind it.
 _NEAR, _FAR = 0.75, 0.25
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _beside(position: int, size: int) -> int:
     """The coarse pixel beyond the nearest one, that the fine pixel reads too; within the image."""
     near = position // 2
     return min(max(near - 1 if position % 2 == 0 else near + 1, 0), size - 1)
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _add(total: Any, coarse: Any, near_near: Any, near_far: Any, far_far: Any, half: Any) -> None:
     """total (H, W, K) += coarse (H', W', K'), by the products of the interpolation's shares."""
     height, width, label_count = total.shape
@@ -67,7 +69,7 @@ def upsample_forward(
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _share(position: int, near: int, size: int) -> float:
     """How much fine pixel ``position`` reads of coarse pixel ``near``; the border counts twice."""
     share = 0.0
@@ -78,7 +80,7 @@ def _share(position: int, near: int, size: int) -> float:
     return share
 
 
-@njit(parallel=True, cache=True, error_model="numpy")
+@compiled(parallel=True, error_model="numpy")
 def _gather(dfine: Any, coarse: Any, weight: Any, dcoarse: Any, dweights: Any) -> None:
     """dfine (H, W, K) -> dcoarse (H', W', K') and, by rows, the gradient of the weight (H',)."""
     height, width, label_count = dfine.shape

@@ -518,7 +518,8 @@ def refine(F: Array, labels: npt.ArrayLike, dmin: float, step: float) -> Array:
         if 0 < z[p] < K - 1:
             below, here, above = F[p][z[p] - 1 : z[p] + 2]
             slope = (below - above) / (2 * step)
-            disparity[p] += slope / max(1e-3, (below - 2 * here + above) / step**2)
+            shift = slope / max(1e-3, (below - 2 * here + above) / step**2)
+            disparity[p] += min(max(shift, -step), step)
     return disparity
 
 

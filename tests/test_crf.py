@@ -8,6 +8,7 @@ import pytest
 
 from hybridstereo.crf import Penalties, energy, solve
 from hybridstereo.edges import EdgeWeights
+from hybridstereo.kernels import select
 
 
 def problem(rng, height, width, labels):
@@ -53,3 +54,15 @@ def test_labelling_is_the_minimum_where_the_relaxation_is_tight(backend, shape, 
     np.testing.assert_array_equal(solution.label_map, expected)
     assert solution.bounds[-1] == pytest.approx(minimum, rel=1e-12)
     assert (expected != costs.argmin(axis=2)).any()  # the CRF is needed
+
+
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 4), (4, 1), (3, 4)])
+@pytest.mark.parametrize("labels", [1, 5, 40])
+def test_costs_that_are_no_numbers_give_labels_all_the_same(height, width, labels):
+    """NaN, as of a loss weighted by NaN, must not lead a search out of its row."""
+    costs = np.full((height, width, labels), np.nan, np.float32)
+    weights = np.ones((height, width), np.float32)
+    edges = EdgeWeights(weights, weights)
+    solution = solve(select("cpu"), costs, edges, Penalties(0.1, 0.5), 2, with_rows=True)
+    for label_map in (solution.label_map, solution.row_label_map):
+        assert ((label_map >= 0) & (label_map < labels)).all()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridstereo.disparity import cheapest_labels, label_disparity, refined_disparity
+from hybridstereo.disparity import (
+    cheapest_labels,
+    enlarged_disparity,
+    label_disparity,
+    refined_disparity,
+)
 from hybridstereo.labels import LabelRange
 
 
@@ -57,3 +62,24 @@ def test_refinement_moves_inner_labels_by_half_a_step_at_most(backend, rng, step
     np.testing.assert_array_equal(moved[border], 0)
     assert (moved[~border] > 0).any()
     assert moved.max() == pytest.approx(step / 2)
+
+
+def test_enlarged_plane_is_the_plane():
+    """Of views at half size disparities are half as large, and centres lie between pixels."""
+    rows, columns = np.mgrid[0:9, 0:13].astype(np.float32)
+    small = 3 + 0.25 * columns - 0.125 * rows
+    large = enlarged_disparity(small, 2, 18, 25)
+    y, x = np.mgrid[0:18, 0:25]
+    expected = 2 * (3 + 0.25 * ((x + 0.5) / 2 - 0.5) - 0.125 * ((y + 0.5) / 2 - 0.5))
+    inside = np.s_[1:-1, 1:-1]
+    np.testing.assert_allclose(large[inside], expected[inside], rtol=1e-6)
+    assert large.dtype == np.float32
+
+
+def test_enlarged_edge_has_no_disparity_in_between():
+    small = np.repeat([[2.0, 2.0, 20.0, 20.0]], 3, axis=0).astype(np.float32)
+    assert set(enlarged_disparity(small, 4, 12, 16).ravel()) == {8.0, 80.0}
+
+
+def test_one_pixel_can_be_enlarged():
+    assert np.array_equal(enlarged_disparity(np.float32([[3]]), 4, 3, 2), np.full((3, 2), 12.0))

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from hybridstereo import memory, system
 from hybridstereo.errors import OutOfMemoryError
+from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
+from hybridstereo.models.zoo import load_model
 from hybridstereo.stereo import Stereo
 
 
@@ -21,18 +27,46 @@ def test_memory_in_store_counts_as_free(monkeypatch):
 
 
 def test_too_many_disparities_for_the_memory(sample_crop, monkeypatch):
-    limit_memory(monkeypatch, 10_000_000)
+    limit_memory(monkeypatch, 30_000_000)
     with pytest.raises(OutOfMemoryError, match="Use at most `disparities="):
-        Stereo("census", "cpu").match(*sample_crop, disparities=100_000)
+        Stereo("census", "cpu").match(*sample_crop, disparities=60_000)
 
 
-def test_suggested_number_of_disparities_fits(monkeypatch):
+@pytest.mark.parametrize("method", ["crf", "argmax"])
+def test_suggested_number_of_disparities_is_the_largest_that_fits(monkeypatch, method):
+    """And the same whatever was asked for."""
     limit_memory(monkeypatch, 400_000_000)
-    with pytest.raises(OutOfMemoryError) as caught:
-        memory.require_memory(census_model(), 400, 500, 1000)
-    suggested = int(str(caught.value).split("`disparities=")[1].split("`")[0])
-    memory.require_memory(census_model(), 400, 500, suggested)
+    advice = set()
+    for asked in (1000, 512, 511):
+        with pytest.raises(OutOfMemoryError) as caught:
+            memory.require_memory(census_model(), 400, 500, asked, method=method)
+        advice.add(int(str(caught.value).split("`disparities=")[1].split("`")[0]))
+    (suggested,) = advice
+    memory.require_memory(census_model(), 400, 500, suggested, method=method)
     assert suggested > 100
+    with pytest.raises(OutOfMemoryError):
+        memory.require_memory(census_model(), 400, 500, suggested + 1, method=method)
+
+
+@pytest.mark.parametrize("pyramid", [{}, {"half_weight": 0.25, "quarter_weight": 0.5}])
+@pytest.mark.parametrize("method", ["crf", "argmax"])
+def test_more_labels_never_need_less(pyramid, method):
+    model = with_config(load_model("general-fast"), **pyramid)
+    needs = [memory.inference_memory(model, 300, 400, k, method) for k in range(1, 600)]
+    assert needs == sorted(needs)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
+@pytest.mark.parametrize("row", range(2))
+def test_estimate_is_what_a_prediction_takes(row):
+    """Within a quarter here; docs/reliability.md has the figures of a quiet machine."""
+    tool = Path(__file__).parents[1] / "tools" / "memory_check.py"
+    command = [sys.executable, str(tool), "--row", str(row)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    estimated, taken = map(int, done.stdout.split())
+    assert 0.8 < estimated / taken < 1.25
 
 
 def test_image_too_large_for_the_memory(monkeypatch):
@@ -52,3 +86,11 @@ def test_memory_estimate_is_at_most_three_volumes_and_features():
 )
 def test_bytes_are_readable(count, text):
     assert system.format_bytes(count) == text
+
+
+def test_costs_from_elsewhere_leave_room_for_the_crf(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    monkeypatch.setattr(memory, "reusable_memory", lambda: 0)
+    assert memory.volume_memory() == 500
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert memory.volume_memory() is None

@@ -267,7 +267,7 @@ def test_what_is_wrong_with_an_image_is_said_by_name(stereo, left, right, words)
         ({"disparities": True}, "number of labels is True"),
         ({"disparities": "16"}, "number of labels is 16"),
         ({"min_disparity": "a"}, "smallest disparity is a"),
-        ({"iterations": 2.5}, "iterations=2.5"),
+        ({"iterations": 2.5}, "`iterations` is 2.5"),
         ({"refine": "no"}, "neither True nor False"),
         ({"labels": 16}, "labels are a int"),
         ({"labels": LABELS, "search_range": 6}, "given twice"),

@@ -116,9 +116,7 @@ def good_pairs(data: Path) -> tuple[dict[str, list[tuple[str, Loader]]], list[tu
         ("all of these at night", at_night), ("pale", pale),
         ("out of focus", out_of_focus),
     ):  # fmt: skip
-        named[title] = [
-            (name, partial(changed, load, change)) for name, load in recordings[::EVERY]
-        ]
+        named[title] = [(name, partial(changed, load, change)) for name, load in recordings]
     for title, differ in (("other lights, same for both", False), ("different lights", True)):
         named[title] = [
             (x.name, files_of(x)) for x in lit if x.conditions and x.conditions.differ == differ

@@ -43,6 +43,10 @@ rectified: corresponding points lie on the same row.
 RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of the
 sensor.
 
+**Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
+(`-` reads standard input where that is said). An image, a map or a mask whose header states more
+than 100 million pixels is refused before it is decoded; `hstereo infer --max-pixels` allows more.
+
 **Disparity maps.** The suffix picks the format, for reading and for writing:
 
 | suffix | contents | invalid pixels |
@@ -62,7 +66,9 @@ the two images); `-o -` writes a PFM to standard output. Progress is one line th
 a terminal; elsewhere there are a few plain lines or none.
 
 **Files appear complete or not at all.** Every output is written to a temporary name first and then
-renamed. An existing file is replaced only by a complete one.
+renamed. An existing file is replaced only by a complete one; `infer` says so on standard error.
+What a killed command leaves behind, hidden files named `.<name>.<12 digits>.hstereo.<suffix>`, is
+removed by the next one that writes into the folder.
 
 **Exit codes.**
 
@@ -73,14 +79,16 @@ renamed. An existing file is replaced only by a complete one.
 | 2 | wrong usage: an unknown option, or options that exclude each other |
 | 3 | some images of `eval` failed; the results of the others were printed |
 | 130 | interrupted (Ctrl-C); `train` has saved a checkpoint |
+| 143, 129 | `train` was ended by SIGTERM or SIGHUP and has saved a checkpoint |
 
 **Devices and threads.** `--device auto`, the default, takes the first GPU that works and says so on
 standard error; without a usable GPU it takes the CPU. `--threads` limits the CPU threads; more
 threads than cores need the environment variable `NUMBA_NUM_THREADS`. See [gpu.md](gpu.md) and
 [performance.md](performance.md).
 
-**The first run is slower.** Numba compiles the kernels when they are first used and caches them, so
-the first run of a command takes some seconds longer.
+**The first run is slower.** Numba compiles the kernels when they are first used. They are kept in
+the user's cache folder, or in `HSTEREO_CACHE_DIR`, so only the first run of a command takes some
+seconds longer ([performance.md](performance.md#compilation)).
 """
 
 NOTES = {
@@ -156,6 +164,14 @@ hstereo bench --scaling --json | jq .scaling.pixels.exponents
 See [performance.md](performance.md) for what the columns mean.""",
     "info": """\
 If CUDA cannot be used, `info` says why and what would help.""",
+    "cache": """\
+```sh
+hstereo cache                                         # folder, contents, whether it is used
+hstereo cache --clear
+```
+
+Only files that hybridstereo has written are removed. A folder that belongs to another user, or that
+others can write, is neither used nor cleared.""",
 }
 
 # Arguments have no help of their own in click.
@@ -172,7 +188,7 @@ ARGUMENTS = {
 }
 
 _DEFAULT_IN_HELP = re.compile(r"\s*\[default: (?P<text>[^\]]*)\]\s*$")
-_PLACEHOLDERS = {"Int": "N", "IntRange": "N", "Float": "X", "FloatRange": "X", "Path": "PATH"}
+_PLACEHOLDERS = {"IntRange": "N", "FiniteRange": "X", "Path": "PATH"}
 
 
 def escaped(text: str) -> str:
@@ -197,10 +213,10 @@ def bounds(kind: dict[str, Any]) -> str:
     low, high = kind.get("min"), kind.get("max")
     if low is not None and high is not None:
         left, right = "(" if kind["min_open"] else "[", ")" if kind["max_open"] else "]"
-        return f" in {left}{low:g}, {high:g}{right}"
+        return f" in {left}{low:.10g}, {high:.10g}{right}"
     if low is not None:
-        return f" {'>' if kind['min_open'] else '≥'} {low:g}"
-    return "" if high is None else f" {'<' if kind['max_open'] else '≤'} {high:g}"
+        return f" {'>' if kind['min_open'] else '≥'} {low:.10g}"
+    return "" if high is None else f" {'<' if kind['max_open'] else '≤'} {high:.10g}"
 
 
 def value_of(option: click.Option) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from .jit import compiled
 from .pointers import advance, pointer_to, prefetch, restrict_arguments
 from .simd import minimum
 
@@ -68,14 +68,14 @@ class _Scratch(NamedTuple):
 # operations is that of docs/model.md 6.4, to the last bit: no contraction to FMA.
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _msg(source: Any, k: int, p1: Any, jump: Any) -> Any:
     """msg(source)(k), where ``jump`` is P2 + the minimum of the source."""
     near = p1 + minimum(source[k - 1], source[k + 1])
     return minimum(minimum(source[k], near), jump)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _load(source: Any, target: Any, label_count: int) -> Any:
     """target = source; returns its minimum."""
     restrict_arguments()
@@ -86,7 +86,7 @@ def _load(source: Any, target: Any, label_count: int) -> Any:
     return lowest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label_count: int) -> Any:
     """target = base + msg(source); returns its minimum."""
     restrict_arguments()
@@ -99,7 +99,7 @@ def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label
     return lowest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _pass_out(
     source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, label_count: int
 ) -> Any:
@@ -114,7 +114,7 @@ def _pass_out(
     return lowest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _split(
     source: Any, low: Any, p1: Any, p2: Any, r: Any, other: Any, target: Any, label_count: int
 ) -> Any:
@@ -133,7 +133,7 @@ def _split(
     return lowest
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _reply(
     source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, negated: Any, label_count: int
 ) -> Any:
@@ -152,7 +152,7 @@ def _reply(
     return lowest, lowest_negated
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _reply_out(
     source: Any,
     low: Any,
@@ -179,7 +179,7 @@ def _reply_out(
     return lowest, lowest_negated
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, label_count: int) -> int:
     """The first label that minimises base + msg(source)."""
     jump = p2 + low
@@ -192,7 +192,7 @@ def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, label_count: int
     return best
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _walk(
     chain: _Chain, scratch: _Scratch, start: int, way: int, steps: int, size: int, top: int
 ) -> int:
@@ -232,7 +232,7 @@ def _walk(
     return top
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
     """Fetch what the next chain will read at this node.
 
@@ -244,14 +244,15 @@ def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
         prefetch(chain.costs, first + k)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
     """A chain of one node has no edge: F is its cost."""
     row = scratch.rows
     low = _load(chain.costs, row, chain.label_count)
     if chain.vote:
         winner = 0
-        while row[winner] != low:
+        # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
+        while row[winner] > low and winner < chain.label_count - 1:
             winner += 1
         chain.winners[0] = winner
     for k in range(chain.label_count):
@@ -259,7 +260,7 @@ def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
     return float(low)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _bisect(chain: _Chain, scratch: _Scratch) -> float:
     """Cut all edges of a chain of at least two nodes; returns the sum of the minima of F.
 
@@ -358,7 +359,7 @@ def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray
     return rows, np.empty(count, dtype), np.empty(3 * _LEVELS, np.int64)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def move_minorants(
     f: Any,
     costs: Any,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from .jit import compiled
 from .tiles import (
     TILE_ROWS,
     Plan,
@@ -34,6 +34,19 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
     panels = pack(taps.reshape(-1, taps.shape[3]))
     shift = np.zeros(taps.shape[3], taps.dtype) if bias is None else bias
     return Plan(taps.shape, panels, shift, activate)
+
+
+def whole_rows(rows: int) -> int:
+    """How many of the next ``rows`` rows are in complete tiles: tiles have one row."""
+    return rows
+
+
+def tile_at(row: int, phase: int) -> tuple[int, int]:
+    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
+
+    Tiles begin at rows that are congruent to ``phase``, modulo their height.
+    """
+    return row, row
 
 
 def scratch(
@@ -64,7 +77,7 @@ def _gather_windows(strip: Any, pixels: int, kh: int, run: int, step: int, windo
                 target[j] = source[j]
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def convolve_rows(
     plan: Any, image: Any, y: Any, derivative: bool, padding: tuple[int, int],
     first: int, last: int, buffers: Any, result: Any,
@@ -107,7 +120,7 @@ def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
     return np.zeros((padded_rows(kh * kw * inputs), padded_columns(outputs, dtype)), dtype)
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def gradient_rows(
     taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
     first: int, last: int, buffers: Any, sums: Any, dbias: Any,

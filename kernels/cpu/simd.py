@@ -2,8 +2,8 @@
 
 Numba's own ``min``, ``exp`` and ``tanh`` do not vectorise: ``min`` keeps NaN semantics, so a
 reduction over it stays scalar (``vminss``), and ``exp`` and ``tanh`` are calls into libm.  The
-three functions here inline to straight-line code.  They assume that no argument is NaN: callers
-check their inputs once instead of in every inner loop.
+three functions here inline to straight-line code.  ``minimum`` assumes that no argument is NaN;
+``exp`` and ``tanh`` of NaN are NaN, so that one that a network makes is found at the end.
 
 ``exp`` and ``tanh`` are approximations in float32 (relative error below 3e-7, checked by the
 tests) and the exact library functions in float64, which the gradient checks use.
@@ -48,6 +48,13 @@ def _float_from_bits(typingctx: Any, bits: Any) -> Any:
     return types.float32(types.int32), codegen
 
 
+@register_jitable
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    """x within [low, high], or NaN: written so that it becomes a plain vector min and max."""
+    x = high if x > high else x
+    return low if x < low else x
+
+
 # exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; ln 2 is split in two so that
 # r keeps all its bits; the polynomial is Cephes' expf.
 _LOG2_E = float32(1.44269504088896341)
@@ -60,7 +67,7 @@ _EXP_HIGHEST = float32(88.0)
 
 @register_jitable
 def _exp_float32(x: Any) -> Any:
-    x = minimum(_EXP_HIGHEST, -minimum(-_EXP_LOWEST, -x))
+    x = _clamp(x, _EXP_LOWEST, _EXP_HIGHEST)
     n = (x * _LOG2_E + _ROUND_MAGIC) - _ROUND_MAGIC
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
     p = float32(1.9875691500e-4)
@@ -80,7 +87,7 @@ _TANH_CLAMP = float32(7.90531110763549805)
 
 @register_jitable
 def _tanh_float32(x: Any) -> Any:
-    x = minimum(_TANH_CLAMP, -minimum(_TANH_CLAMP, -x))
+    x = _clamp(x, -_TANH_CLAMP, _TANH_CLAMP)
     z = x * x
     p = float32(-2.76076847742355e-16)
     p = p * z + float32(2.00018790482477e-13)

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_jitable, register_model
 
 from . import simd
+from .jit import compiled
 
 __all__ = [
     "TILE_ROWS",
@@ -62,7 +63,7 @@ class Plan(NamedTuple):
 # ---------------------------------------------------------------- strips of an image
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(nogil=True, fastmath={"contract"})
 def cut_strip(
     image: Any, y: Any, derivative: bool, top: int, left: int, rows: int, columns: int, strip: Any
 ) -> None:
@@ -100,7 +101,7 @@ def cut_strip(
 
 
 # Without error_model="numpy" the division in tanh could raise, which rules out vector instructions.
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 def finish(source: Any, activate: bool, target: Any) -> None:
     """``target[: source.size]`` = tanh(source) or source; two flat arrays that do not overlap."""
     if activate:

@@ -24,9 +24,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import register_jitable
 
+from .jit import compiled
 from .tiles import (
     TILE_ROWS,
     Plan,
@@ -196,6 +196,21 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
     return Plan(taps.shape, pack(_kernels_to_points(taps)), shift, activate)
 
 
+def whole_rows(rows: int) -> int:
+    """How many of the next ``rows`` rows are in complete tiles."""
+    return rows // 3 * 3
+
+
+def tile_at(row: int, phase: int) -> tuple[int, int]:
+    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
+
+    See `direct.tile_at`.  Every row of a tile is computed by way of the second and third row of the
+    patch, which may cancel but round; the first row of the patch enters that of the tile only.
+    """
+    begin = row - (row - phase) % 3
+    return begin, begin + (row > begin)
+
+
 def scratch(
     taps: tuple[int, int, int, int], dtype: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -208,7 +223,7 @@ def scratch(
     return strip, V, M
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def convolve_rows(
     plan: Any, image: Any, y: Any, derivative: bool, padding: tuple[int, int],
     first: int, last: int, buffers: Any, result: Any,
@@ -237,7 +252,7 @@ def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
     return np.zeros((_POINTS, padded_rows(inputs), padded_columns(outputs, dtype)), dtype)
 
 
-@njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def gradient_rows(
     taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
     first: int, last: int, buffers: Any, sums: Any, dbias: Any,

@@ -1,7 +1,7 @@
 """Worker threads for kernels that hand tiles to BLAS.
 
 ``prange`` cannot call BLAS through NumPy, so these kernels run Python threads: the tile loops
-release the GIL inside ``np.matmul`` and inside ``@njit(nogil=True)`` functions.  BLAS itself is
+release the GIL inside ``np.matmul`` and inside ``@compiled(nogil=True)`` functions.  BLAS itself is
 limited to one thread meanwhile; otherwise every worker would start threads of its own.
 """
 

@@ -17,11 +17,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from ..diskcache import KernelCache
 from .devices import (
     Device,
     DeviceArray,
@@ -117,6 +119,30 @@ def device_function(function: Callable[..., Any]) -> Any:
     return _DeviceFunction(function)
 
 
+class _CudaCache(KernelCache):
+    """Keeps what numba-cuda compiles."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        compiler = f"numba-cuda {version('numba-cuda')}"
+        super().__init__(function, _cuda().serialize.dumps, compiler)
+
+    def reduce(self, compiled: Any) -> Any:
+        """The code of one architecture; None if it holds for one shape of grid only."""
+        sensitive = getattr(compiled, "launch_config_sensitive", False)
+        return None if sensitive else compiled._reduce_states()
+
+    def rebuild(self, target_context: Any, reduced: Any) -> Any:
+        """A kernel that the driver loads at its first launch."""
+        return _cuda().dispatcher._Kernel._rebuild(**reduced)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """As `KernelCache`, with the names that functions of CUDA have inside kernels."""
+        from numba.core.target_extension import target_override
+
+        with target_override("cuda"):
+            return super().load_overload(signature, target_context)
+
+
 class Kernel:
     """A kernel with the types of its arguments; see `kernel`."""
 
@@ -137,9 +163,16 @@ class Kernel:
     @cached_property
     def compiled(self) -> Any:
         """The dispatcher of ``numba.cuda``: compiled for the current device, or found on disk."""
+        signature = f"void({self.signature})"
+        if _simulated():
+            return _cuda().jit(signature)(self.py_func)
         # With link-time optimisation it would not be the code that emulator and ptxas checked.
-        options = {} if _simulated() else {"lto": False, "cache": True}
-        return _cuda().jit(f"void({self.signature})", **options)(self.py_func)
+        dispatcher = _cuda().jit(self.py_func, lto=False)
+        dispatcher._cache = _CudaCache(self.py_func)
+        dispatcher.compile(signature)
+        dispatcher._specialized = True  # as if decorated with the signature, before it has a cache
+        dispatcher.disable_compile()
+        return dispatcher
 
     def __repr__(self) -> str:
         return f"<kernel {self.module}.{self.name}({self.signature})>"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from .io.images import read_pair
     from .labels import LabelRange
     from .models.zoo import load_model
-    from .stereo import Stereo, StereoResult
+    from .result import StereoResult
+    from .stereo import Stereo
 
 __version__ = "0.1.0"
 
@@ -40,7 +41,7 @@ _HOME = {
     "LabelRange": "labels",
     "Stereo": "stereo",
     "StereoError": "errors",
-    "StereoResult": "stereo",
+    "StereoResult": "result",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from .opencv import cv2
 
 Color = tuple[int, int, int]
 Point = tuple[float, float]

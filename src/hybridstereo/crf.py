@@ -67,6 +67,12 @@ def solve(
     return CrfSolution(backend.read_out(minorant), minorant, bounds, rows)
 
 
+def total_cost(backend: Backend, costs: Array, label_map: Array) -> float:
+    """Sum of the costs (H, W, K) of a labelling: its energy without any edge."""
+    none = backend.to_device(np.zeros(costs.shape[:2], np.float32))
+    return energy(backend, costs, EdgeWeights(none, none), Penalties(0.0, 0.0), label_map)
+
+
 def energy(
     backend: Backend, costs: Array, edges: EdgeWeights, penalties: Penalties, label_map: Array
 ) -> float:

@@ -27,3 +27,47 @@ def refined_disparity(
     the matching costs.  ``unrefined`` (H, W) is what `label_disparity` gives.
     """
     return unrefined + backend.to_host(backend.refine(costs, label_map, step=step))
+
+
+def enlarged_disparity(disparity: np.ndarray, factor: int, height: int, width: int) -> np.ndarray:
+    """A map of views at 1/``factor`` of their size, as one of the views themselves.
+
+    Bilinear where the four nearest pixels of the small map lie on one surface, which is where they
+    differ by at most one of its pixels; else the nearest of them, so that no disparity appears
+    that belongs to neither side of an edge.
+
+    Parameters
+    ----------
+    disparity
+        float32 (h, w), in small pixels.
+    factor
+        Pixels per small pixel; a small pixel is the mean of ``factor`` x ``factor``.
+    height, width
+        Of the views, at most ``factor`` times those of the map.
+
+    Returns
+    -------
+    ndarray, float32 (height, width)
+        In pixels.
+    """
+    row, row_share = _between(height, factor, disparity.shape[0])
+    column, column_share = _between(width, factor, disparity.shape[1])
+    down = np.minimum(row + 1, disparity.shape[0] - 1)
+    right = np.minimum(column + 1, disparity.shape[1] - 1)
+    corners = [disparity[np.ix_(y, x)] for y in (row, down) for x in (column, right)]
+    shares = [
+        np.outer(a, b) for a in (1 - row_share, row_share) for b in (1 - column_share, column_share)
+    ]
+    smooth = sum(share * corner for share, corner in zip(shares, corners, strict=True))
+    spread = np.maximum.reduce(corners) - np.minimum.reduce(corners)
+    nearest_row = np.where(row_share > 0.5, down, row)
+    nearest_column = np.where(column_share > 0.5, right, column)
+    nearest = disparity[np.ix_(nearest_row, nearest_column)]
+    return (factor * np.where(spread <= 1, smooth, nearest)).astype(np.float32)
+
+
+def _between(length: int, factor: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each of ``length`` pixels, the small pixel before its centre, and how far beyond it."""
+    position = np.clip((np.arange(length) + 0.5) / factor - 0.5, 0, count - 1)
+    before = np.floor(position).astype(np.intp)
+    return before, (position - before).astype(np.float32)

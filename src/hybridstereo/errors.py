@@ -40,5 +40,20 @@ class DeviceError(StereoError):
     """The requested device is not there or does not work."""
 
 
+class InstallError(StereoError, ImportError):
+    """Something that we need is not installed, or cannot be loaded."""
+
+
 class OutOfMemoryError(StereoError):
     """The work needs more memory than the device has free."""
+
+
+class NumericsError(StereoError):
+    """A stage computed numbers that are not finite."""
+
+
+def shortened(value: object, most: int = 60) -> str:
+    """A value as it is shown in a message: printable, on one line and not too long."""
+    text = value if isinstance(value, str) else repr(value)
+    plain = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[: most + 1])
+    return plain if len(plain) <= most else plain[:most] + "..."

@@ -34,6 +34,14 @@ class Statistics:
     scale: np.ndarray
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Where a strip of rows lies: its first row, and the height of the whole."""
+
+    top: int
+    height: int
+
+
 def padding_of(layers: Sequence[ConvLayer]) -> Padding:
     """The padding that makes the output of "valid" layers as large as the image (docs/model.md 2).
 
@@ -57,12 +65,14 @@ def statistics(padded: np.ndarray) -> Statistics:
     A constant channel carries no information: its scale is 0, so it normalises to 0 (the
     published program divides by zero there).
     """
-    # One contiguous plane per channel: NumPy's sums along a short last axis are ten times slower.
-    planes = padded.reshape(-1, padded.shape[2]).T.astype(np.float64, order="C")
-    deviation = planes.std(axis=1)
-    constant = planes.max(axis=1) == planes.min(axis=1)
-    scale = np.where(constant, 0.0, 1.0 / np.where(constant, 1.0, deviation))
-    return Statistics(planes.mean(axis=1), scale)
+    means, scales = [], []
+    for channel in range(padded.shape[2]):
+        # A contiguous plane at a time: NumPy's sums along a short last axis are ten times slower,
+        # and all planes together would be a large image once more in double precision.
+        plane = padded[..., channel].astype(np.float64, order="C").ravel()
+        means.append(plane.mean())
+        scales.append(0.0 if plane.max() == plane.min() else 1.0 / plane.std())
+    return Statistics(np.array(means), np.array(scales))
 
 
 def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
@@ -70,27 +80,37 @@ def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
     return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
 
 
-def append_coordinates(padded: np.ndarray) -> np.ndarray:
-    """Append channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (docs/model.md 2)."""
+def append_coordinates(padded: np.ndarray, rows: Rows | None = None) -> np.ndarray:
+    """Append channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (docs/model.md 2).
+
+    Of a strip of rows, ``rows`` says where in the padded grid it lies.
+    """
     height, width, _ = padded.shape
+    rows = rows or Rows(0, height)
     x = (np.arange(width) - width / 2) / width
-    y = (np.arange(height) - height / 2) / height
+    y = (rows.top + np.arange(height) - rows.height / 2) / rows.height
     grid = np.stack(np.meshgrid(x, y), axis=-1).astype(padded.dtype)
     return np.concatenate([padded, grid], axis=-1)
 
 
 def network_input(
-    image: np.ndarray, layers: Sequence[ConvLayer], stats: Statistics | None = None
+    image: np.ndarray,
+    layers: Sequence[ConvLayer],
+    stats: Statistics | None = None,
+    rows: Rows | None = None,
 ) -> np.ndarray:
     """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN.
 
     The statistics are those after padding, unless the image is a part of another one whose
-    statistics are given.
+    statistics are given; ``rows`` says where in that one a strip of rows lies.
     """
-    padded = pad(image, padding_of(layers))
+    padding = padding_of(layers)
+    padded = pad(image, padding)
     normalised = normalise(padded, statistics(padded) if stats is None else stats)
     if layers[0].weight.shape[1] == image.shape[2] + 2:
-        normalised = append_coordinates(normalised)
+        added = padding.before[0] + padding.after[0]
+        place = None if rows is None else Rows(rows.top, rows.height + added)
+        normalised = append_coordinates(normalised, place)
     return normalised
 
 

@@ -7,19 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import InputError
+from .limits import COUNT, DISPARITY, LABELS, STEP
 
 # The published program's limit; only `paper_rounding` keeps it.
 _PAPER_MAX_LABELS = 256
-
-
-def is_whole(value: object) -> bool:
-    """Whether a value is an integer, of Python or NumPy; a truth value is none."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_real(value: object) -> bool:
-    return is_whole(value) or isinstance(value, float | np.floating)
 
 
 @dataclass(frozen=True)
@@ -40,14 +31,10 @@ class LabelRange:
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        if not _is_real(self.minimum) or not math.isfinite(self.minimum):
-            raise InputError(f"The smallest disparity is {self.minimum}", "Give a finite number")
-        if not is_whole(self.count) or self.count < 1:
-            raise InputError(
-                f"The number of labels is {self.count}", "Give a whole number of at least 1"
-            )
-        if not _is_real(self.step) or not 0.0 < self.step < math.inf:
-            raise InputError(f"The step between labels is {self.step}", "Give a positive number")
+        DISPARITY.check(self.minimum, "The smallest disparity is")
+        LABELS.check(self.count, "The number of labels is")
+        STEP.check(self.step, "The step between labels is")
+        DISPARITY.check(self.maximum, "The largest disparity is")
 
     @property
     def maximum(self) -> float:
@@ -62,6 +49,17 @@ class LabelRange:
     def to_disparity(self, label_map: np.ndarray) -> np.ndarray:
         """Labels -> disparities in pixels, float32."""
         return (self.minimum + self.step * label_map).astype(np.float32)
+
+    def reduced(self, factor: int) -> LabelRange:
+        """The labels of views at 1/``factor`` of their size: the same range, in larger pixels.
+
+        Examples
+        --------
+        >>> LabelRange(-8.0, 72).reduced(4)
+        LabelRange(minimum=-2.0, count=19, step=1.0)
+        """
+        span = (self.maximum - self.minimum) / factor
+        return LabelRange(self.minimum / factor, math.ceil(span / self.step) + 1, self.step)
 
     def paper_rounding(self) -> LabelRange:
         """The count rounded up to a power of two, at most 256, as the published program does.
@@ -126,6 +124,7 @@ def labels_for(
     if disparities is not None:
         count = disparities
     elif search_range is not None:
+        COUNT.check(search_range, "The range to search is")
         count = max(math.ceil((search_range - min(minimum, 0.0)) / pitch), 1)
     elif found is not None:
         count = max(math.floor((found.maximum - minimum) / pitch) + 1, 1)

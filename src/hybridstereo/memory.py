@@ -5,43 +5,114 @@ What the machine has is in `system`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from .errors import OutOfMemoryError
-from .kernels import Backend, reusable_memory
+from .features import ConvLayer
+from .kernels import Backend, max_threads, network_scratch, reusable_memory
 from .model import StereoModel
-from .system import available_memory, format_bytes
+from .strips import FEWEST_ROWS, overlap_of
+from .system import available_memory, format_bytes, resident_memory
 
 _FLOAT = 4
 
+# All measured as `tools/memory_check.py` does; docs/reliability.md has the figures.
+_NORMALISING = 72  # bytes per pixel while an image is padded and normalised in double precision
+_NETWORK_INPUT = 12  # bytes per pixel of what that gives
+_MAPS = 24  # bytes per pixel of edge weights, labels and disparities
+# Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
+_WHOLE_VIEWS = 40
+_SHARE_OF_FREE = 0.8  # that a map may take; other programs want to live, too
+_SMALL = 4 << 20  # everything that does not grow with the image
+# What the C library keeps of small arrays that were freed, at most; large ones it gives back.
+_KEPT_BY_LIBRARY = 64 << 20
+# The kernels keep up to an eighth more than they need at most (`kernels/cpu/buffers.py`).
+_KEPT_BY_KERNELS = 1.0625
 
-def inference_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
-    """Bytes that `Stereo.match` needs at its peak, on top of the interpreter itself.
 
-    The peak is the largest of three: two cost volumes while the CRF runs (unaries and working
-    costs); two feature maps and the first volume during the correlation; or, while the second
-    image goes through the network, the features of the first and two layers of the second.
+def inference_memory(
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    method: str = "crf",
+    threads: int | None = None,
+) -> int:
+    """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
+
+    The peak is the largest of three: while the networks run, the features of both views and what
+    the threads work with; during the correlation, the features and the volumes of costs, one for
+    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs).
+
+    Parameters
+    ----------
+    model, height, width, label_count, method
+        What is to be computed.
+    threads
+        How many there are; None: as many as Numba may use.
     """
+    threads = max_threads() if threads is None else threads
     pixels = height * width
-    widest = max(layer.weight.shape[0] for layer in model.unary)
-    features = pixels * model.unary[-1].weight.shape[0]
-    volume = pixels * label_count
-    return _FLOAT * max(2 * volume, 2 * features + volume, features + 2 * pixels * widest)
+    features = _FLOAT * pixels * int(model.unary[-1].weight.shape[0])
+    volumes = _volumes(model, height, width, label_count)
+    network = 2 * features + _NETWORK_INPUT * pixels + threads * _scratch(model.unary, width)
+    most = 2 * features + sum(volumes)
+    needs = [network, most + _MAPS * pixels]
+    if method == "crf":
+        normalising = _NORMALISING * pixels if model.pairwise else 0
+        working = threads * _scratch(model.pairwise, width)
+        needs.append(most + _MAPS * pixels + max(normalising, working))
+        solving = most
+        # Else the working costs take the place of a view's features.
+        if volumes[0] > features or len(volumes) > 1:
+            solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
+        kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
+        needs.append(solving + _MAPS * pixels + kept)
+    return max(needs) + _SMALL
+
+
+def _volumes(model: StereoModel, height: int, width: int, label_count: int) -> list[int]:
+    """Bytes of the costs of every level of the model's pyramid, the images themselves first."""
+    sizes = []
+    for _ in range(1 + len(model.config.pyramid)):
+        sizes.append(_FLOAT * height * width * label_count)
+        height, width, label_count = -(-height // 2), -(-width // 2), label_count // 2 + 1
+    return sizes
+
+
+def _scratch(network: Sequence[ConvLayer], width: int) -> int:
+    """Bytes that each thread needs for a network on images of this width."""
+    return network_scratch(width, [layer.weight for layer in network]) if network else 0
 
 
 def device_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
     """Bytes of GPU memory that `Stereo.match` needs at its peak.
 
-    As `inference_memory`, with a third volume for the CRF, which cannot work in place on a GPU.
+    Three volumes while the CRF runs, which cannot work in place on a GPU; the features of both
+    views and the volumes of all levels; or the features of one view and two layers of the other.
     """
-    volume = height * width * label_count
-    return max(_FLOAT * 3 * volume, inference_memory(model, height, width, label_count))
+    pixels = height * width
+    widest = max(layer.weight.shape[0] for layer in model.unary)
+    features = _FLOAT * pixels * model.unary[-1].weight.shape[0]
+    volumes = _volumes(model, height, width, label_count)
+    return int(
+        max(3 * volumes[0], 2 * features + sum(volumes), features + 2 * _FLOAT * pixels * widest)
+    )
 
 
 def require_memory(
-    model: StereoModel, height: int, width: int, label_count: int, backend: Backend | None = None
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    backend: Backend | None = None,
+    method: str = "crf",
+    threads: int | None = None,
 ) -> None:
     """Refuse an inference that cannot fit, before it starts, and say what would fit.
 
-    What is free is asked of ``backend`` if it has memory of its own, else of the machine.
+    What is free is asked of ``backend`` if it has memory of its own, else of the machine; the other
+    arguments are those of `inference_memory`.
 
     Raises
     ------
@@ -49,20 +120,106 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    estimate, where = (device_memory, "GPU memory") if on_device else (inference_memory, "memory")
-    needed = estimate(model, height, width, label_count)
-    if free is None or needed <= free:
-        return
-    fitting = label_count
-    while fitting > 0 and estimate(model, height, width, fitting) > free:
-        fitting = fitting * 3 // 4
-    raise OutOfMemoryError(
-        f"{width}x{height} pixels with {label_count} disparities need {format_bytes(needed)}"
-        f" of {where} but only {format_bytes(free)} are free",
-        f"Use at most `disparities={fitting}` or smaller images"
-        if fitting
-        else "Use smaller images",
+    needed = _need(model, width, on_device, method, threads)
+    if free is not None and needed(height, label_count) > free:
+        raise _refusal(needed, height, width, label_count, free, on_device)
+
+
+def rows_at_once(
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    backend: Backend | None = None,
+    method: str = "crf",
+    threads: int | None = None,
+    max_memory: int | None = None,
+) -> int:
+    """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
+
+    Parameters
+    ----------
+    model, height, width, label_count, backend, method, threads
+        As for `require_memory`.
+    max_memory
+        Bytes that the process may use in all, or the GPU; None: most of what is free.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If not even a low strip fits.
+    """
+    limit, on_device = _free_memory(backend)
+    if limit is not None:
+        limit = int(_SHARE_OF_FREE * limit)
+    if max_memory is not None:
+        in_use = 0 if on_device else (resident_memory() or 0) - reusable_memory()
+        limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
+    needed = _need(model, width, on_device, method, threads)
+    if limit is None or needed(height, label_count) <= limit:
+        return height
+    whole = 0 if on_device else _WHOLE_VIEWS * height * width
+    overlap = overlap_of(model)
+
+    def fits(rows: int) -> bool:
+        return needed(rows, label_count) + whole <= limit
+
+    rows = _largest(fits, 2 * overlap + FEWEST_ROWS, height)
+    if rows is None:
+        raise _refusal(needed, height, width, label_count, limit, on_device)
+    return rows
+
+
+def _need(
+    model: StereoModel, width: int, on_device: bool, method: str, threads: int | None
+) -> Callable[[int, int], int]:
+    """Bytes for a number of rows and of labels."""
+
+    def needed(rows: int, count: int) -> int:
+        if on_device:
+            return device_memory(model, rows, width, count)
+        return inference_memory(model, rows, width, count, method, threads)
+
+    return needed
+
+
+def _refusal(
+    needed: Callable[[int, int], int],
+    height: int,
+    width: int,
+    label_count: int,
+    free: int,
+    on_device: bool,
+) -> OutOfMemoryError:
+    """What to say of an inference that does not fit, and what would."""
+    fitting = _largest(lambda count: needed(height, count) <= free, 1, label_count)
+    return OutOfMemoryError(
+        f"{width}x{height} pixels with {label_count} disparities need"
+        f" {format_bytes(needed(height, label_count))} of"
+        f" {'GPU memory' if on_device else 'memory'} but only {format_bytes(free)} are free",
+        "Use smaller images"
+        if fitting is None
+        else f"Use at most `disparities={fitting}` or smaller images",
     )
+
+
+def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The largest number from ``low`` to below ``high`` that fits; so must all below it."""
+    if low >= high or not fits(low):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def volume_memory() -> int | None:
+    """Bytes that costs from elsewhere may take on the CPU; None if unknown.
+
+    Half of what is free: the CRF works on a copy.
+    """
+    free, _ = _free_memory(None)
+    return None if free is None else free // 2
 
 
 def training_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:

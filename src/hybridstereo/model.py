@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
@@ -11,11 +10,21 @@ import numpy as np
 
 from .crf import Penalties
 from .edges import EdgeModel
-from .errors import ModelError
+from .errors import InputError, ModelError, shortened
 from .features import ConvLayer
 from .io.weights import WeightFile
 from .kernels import Backend
 from .labels import LabelRange
+from .limits import (
+    DISPARITY,
+    FILTERS,
+    ITERATIONS,
+    KERNEL_SIDE,
+    LABELS,
+    LAYERS,
+    STEP,
+    WEIGHT,
+)
 
 METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")
@@ -26,6 +35,13 @@ PROVENANCE = ("trained_on", "trained_date", "validation", "licence")
 PYRAMID = ("half_weight", "quarter_weight")
 """The attributes of `ModelConfig` that say how much coarser levels count."""
 
+_LIMITS = {
+    **dict.fromkeys(("weight_scale", "alpha", "beta", "p1", "p2", *PYRAMID), WEIGHT),
+    "iterations": ITERATIONS,
+    "disparities": LABELS,
+    "min_disparity": DISPARITY,
+    "step": STEP,
+}
 _OPTIONAL = (*PROVENANCE, *PYRAMID)  # what files of models without it may lack
 
 
@@ -103,6 +119,11 @@ class StereoModel:
 
     def __post_init__(self) -> None:
         _check_config(self.config)
+        _check_arrays("unary", self.unary)
+        _check_arrays("pairwise", self.pairwise)
+        dtypes = {layer.weight.dtype for layer in (*self.unary, *self.pairwise)}
+        if len(dtypes) > 1:
+            raise ModelError(f"The layers are of different types, {' and '.join(map(str, dtypes))}")
         inputs = self.unary[0].weight.shape[1] if self.unary else 0
         if inputs not in (IMAGE_CHANNELS, IMAGE_CHANNELS + 2):
             raise ModelError(
@@ -194,43 +215,56 @@ def _layers(tensors: Mapping[str, np.ndarray], network: str) -> tuple[ConvLayer,
     return tuple(layers)
 
 
-def _check_chain(network: str, layers: tuple[ConvLayer, ...], channels: int) -> None:
+def _check_arrays(network: str, layers: tuple[ConvLayer, ...]) -> None:
+    """Refuse arrays that are not the weights and biases of a layer, each by itself."""
+    if layers:
+        LAYERS.check(len(layers), f"The number of {network} layers is", ModelError)
     for index, layer in enumerate(layers):
         shape = layer.weight.shape
         name = f"{network} layer {index}"
         if len(shape) != 4 or min(shape) < 1:
             raise ModelError(f"{name} has weights of shape {shape} instead of (out, in, kh, kw)")
-        if shape[1] != channels:
-            raise ModelError(f"{name} takes {shape[1]} channels but is given {channels}")
+        FILTERS.check(shape[0], f"The number of filters of {name} is", ModelError)
+        for side in shape[2:]:
+            KERNEL_SIDE.check(side, f"The side of the kernels of {name} is", ModelError)
         if layer.bias is not None and layer.bias.shape != shape[:1]:
             raise ModelError(f"{name} has {shape[0]} outputs but biases of {layer.bias.shape}")
         for array in (layer.weight, layer.bias):
             if array is not None and array.dtype.kind != "f":
                 raise ModelError(f"{name} holds {array.dtype} instead of floating-point numbers")
+        if layer.bias is not None and layer.bias.dtype != layer.weight.dtype:
+            raise ModelError(
+                f"{name} has weights of {layer.weight.dtype} but biases of {layer.bias.dtype}"
+            )
+
+
+def _check_chain(network: str, layers: tuple[ConvLayer, ...], channels: int) -> None:
+    """Refuse layers that do not fit together."""
+    for index, layer in enumerate(layers):
+        shape = layer.weight.shape
+        name = f"{network} layer {index}"
+        if shape[1] != channels:
+            raise ModelError(f"{name} takes {shape[1]} channels but is given {channels}")
         channels = shape[0]
 
 
 def _check_config(config: ModelConfig) -> None:
-    numbers = {k: v for k, v in asdict(config).items() if isinstance(v, float)}
-    for name, value in numbers.items():
-        if not math.isfinite(value):
-            raise ModelError(f"'{name}' is {value}")
+    for name, limits in _LIMITS.items():
+        limits.check(getattr(config, name), f"'{name}' is", ModelError)
+    try:
+        config.label_range  # noqa: B018
+    except InputError as error:
+        raise ModelError(error.message, error.hint) from error
     if config.edge_model not in EDGE_MODELS:
-        raise ModelError(f"unknown edge model '{config.edge_model}'")
+        raise ModelError(f"unknown edge model '{shortened(config.edge_model)}'")
     if config.method not in METHODS:
-        raise ModelError(f"unknown method '{config.method}'")
-    if not 0 <= config.p1 <= config.p2:
+        raise ModelError(f"unknown method '{shortened(config.method)}'")
+    if config.p1 > config.p2:
         raise ModelError(
             f"the penalties are P1 = {config.p1:g}, P2 = {config.p2:g}", "They need 0 <= P1 <= P2"
         )
-    if min(config.half_weight, config.quarter_weight) < 0:
-        raise ModelError("'half_weight' or 'quarter_weight' is below zero")
     if config.quarter_weight > 0 and config.half_weight == 0:
         raise ModelError("'quarter_weight' needs a 'half_weight' above zero")
-    if config.weight_scale < 0:
-        raise ModelError(f"'weight_scale' is {config.weight_scale:g}, below zero")
-    if config.iterations < 1 or config.disparities < 1 or config.step <= 0:
-        raise ModelError("'iterations', 'disparities' and 'step' must be positive")
 
 
 def _moved(model: StereoModel, move: Callable[[Any], Any]) -> StereoModel:

@@ -1,11 +1,26 @@
-"""OpenCV's semi-global matcher, which stands beside ours in `evaluation` and in `bench`."""
+"""OpenCV: the only import of ``cv2``, and its semi-global matcher, which stands beside ours.
+
+Of its two wheels `opencv-python` needs libraries of a desktop, which small containers lack;
+`opencv-python-headless` does not.  We open no windows, so either will do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import cv2
+from .errors import InstallError
+
+try:
+    import cv2
+except ImportError as error:
+    raise InstallError(
+        f"OpenCV cannot be imported ({str(error).splitlines()[0]})",
+        "Install the system's libraries with `apt-get install libgl1 libglib2.0-0`, or the wheel "
+        "that needs none with `pip install opencv-python-headless`",
+    ) from error
+
+__all__ = ["cv2", "opencv_threads", "penalties", "sgbm_matcher", "supported_disparities"]
 
 _STEP = 16  # the number of disparities must be a multiple of it
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from .errors import InputError
-from .labels import is_whole
+from .limits import ITERATIONS
 from .model import METHODS, ModelConfig
 
 
@@ -54,10 +54,7 @@ class MatchOptions:
         iterations = config.iterations if self.iterations is None else self.iterations
         if method not in METHODS:
             raise InputError(f"There is no method '{method}'", f"Use {' or '.join(METHODS)}")
-        if not is_whole(iterations) or iterations < 1:
-            raise InputError(
-                f"`iterations={iterations}` is not a number of iterations", "Give at least 1"
-            )
+        ITERATIONS.check(iterations, "The number of `iterations` is")
         refine = method == "crf" if self.refine is None else self.refine
         if not isinstance(refine, bool | np.bool_):
             raise InputError(f"`refine={refine}` is neither True nor False")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import cv2
 import numpy as np
 
+from .opencv import cv2
 from .rectification import correctable_rows, matched_points
 from .search_range import belong_together
 

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -15,99 +17,50 @@ import numpy as np
 from . import kernels
 from .clock import OnStage, StageClock
 from .correlation import correlation_forward
-from .crf import energy, solve
+from .crf import energy, solve, total_cost
 from .device import checked_threads, open_backend
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .errors import InputError
-from .features import features_forward, network_input
-from .io.disparity import write_disparity
+from .faults import find_fault
+from .features import (
+    Rows,
+    Statistics,
+    features_forward,
+    network_input,
+    pad,
+    padding_of,
+    statistics,
+)
 from .io.images import read_image, read_pair
 from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Array, Backend
 from .labels import LabelRange, labels_for
-from .memory import require_memory
+from .limits import MAX_PIXELS
+from .memory import require_memory, rows_at_once
 from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pair_check import Finding, check_pair
 from .pyramid import half_labels, half_size, pyramid_forward
-from .rectification import Rectification
 from .rectification import rectify as rectify_right
+from .result import RangeOrigin, StereoResult
 from .search_range import believed, coarse_views, covering_range
+from .strips import CompleteViews, Strip, overlap_of, plan_strips
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
 
-RangeOrigin = Literal["caller", "data set", "pair", "model"]
-"""Who chose the labels of a result."""
+OnStrip = Callable[[int, int], None]
+"""Called before each strip with how many are done, and how many there are."""
+
+SCALES = (1, 2, 4)
+"""By how much views may be reduced before they are matched."""
 
 _PATH = (str, os.PathLike)
 _NOT_GIVEN = (None, None, None, False, None)
-
-
-@dataclass(frozen=True, eq=False)
-class StereoResult:
-    """A disparity map and how it came about.
-
-    Attributes
-    ----------
-    disparity
-        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``.
-    unrefined
-        The disparities of the labels themselves.
-    label_range
-        What was searched.
-    range_from
-        Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
-        ``model`` because the pair does not show it.
-    energy
-        Of the labelling; None without a CRF.
-    bounds
-        Lower bound on the energy after every sweep: no labelling has a lower energy than the last
-        one; None without a CRF.
-    seconds
-        By stage, in order.
-    costs, minorant
-        float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
-        asked for; there is no minorant without a CRF.
-    rectification
-        How the right view was corrected, if that was asked for.
-    """
-
-    disparity: np.ndarray
-    unrefined: np.ndarray
-    label_range: LabelRange
-    energy: float | None
-    bounds: np.ndarray | None
-    seconds: dict[str, float]
-    range_from: RangeOrigin = "caller"
-    costs: np.ndarray | None = None
-    minorant: np.ndarray | None = None
-    rectification: Rectification | None = None
-
-    def __repr__(self) -> str:
-        height, width = self.disparity.shape
-        labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
-        return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
-
-    @property
-    def at_range_ends(self) -> float:
-        """Fraction of the pixels on the first or the last label: many mean too short a range.
-
-        Label 0 is no end: the sky belongs there.
-        """
-        minimum, maximum = self.label_range.minimum, self.label_range.maximum
-        at_end = self.unrefined >= maximum
-        if minimum != 0:
-            at_end |= self.unrefined <= minimum
-        return float(np.mean(at_end))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
-        write_disparity(os.fspath(path), self.disparity)
 
 
 class Stereo:
@@ -262,9 +215,13 @@ class Stereo:
         labels: LabelRange | None = None,
         search_range: int | None = None,
         rectify: bool = False,
+        scale: int = 1,
+        max_memory: int | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
+        on_strip: OnStrip | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
 
@@ -294,23 +251,35 @@ class Stereo:
             How many disparities from 0 the data set says to search, if nothing above says more.
         rectify
             Correct rows of the right view that lie too high or too low (`rectification`).
+        scale
+            2 or 4: match the views at half or quarter size, and enlarge the map.  Labels and map
+            are in pixels of the views themselves.
+        max_memory
+            Bytes that the process (or the GPU) may use in all.  What needs more is computed in
+            strips of rows (`strips`).  By default 80 % of what is free, beyond what is in use.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+        max_pixels
+            An image file whose header states more is refused, and not decoded.
         on_stage
             Called with the name of each stage when it begins.
+        on_strip
+            Called before each strip with how many are done and how many there are, if there are
+            several.
 
         Raises
         ------
         StereoError
             If an image or an option cannot be used, or the memory does not suffice.
         """
+        _check_scale(scale, volumes)
         options = MatchOptions(
             disparities, min_disparity, step, paper_labels, iterations, method, refine
         )
         options = options.resolved(self.model.config)
-        left_image, right_image = self._read_pair(left, right, channels)
+        left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
         if rectify:  # before the range is looked for, which needs rows that match
@@ -334,11 +303,21 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
-        self._require_memory(left_image, label_range)
+        height, width, _ = left_image.shape
+        images, searched = (left_image, right_image), label_range
+        if scale > 1:
+            with clock.stage("input"):
+                images = _reduced(left_image, scale), _reduced(right_image, scale)
+            searched = label_range.reduced(scale)
+        strips = self._plan(images[0], searched, options, max_memory, volumes)
         with kernels.limited_threads(self.threads):
-            costs = self._matching_costs(left_image, right_image, label_range, clock)
-            result = self._optimise(costs, left_image, label_range, options, volumes, clock)
-        return replace(result, range_from=range_from, rectification=rectification)
+            if len(strips) > 1:
+                result = self._match_strips(images, searched, options, strips, clock, on_strip)
+            else:
+                costs = self._matching_costs(*images, searched, clock)
+                result = self._optimise(costs, images, searched, options, volumes, clock)
+        result = replace(result, range_from=range_from, rectification=rectification)
+        return result if scale == 1 else result.enlarged(scale, height, width, label_range)
 
     __call__ = match
 
@@ -370,7 +349,7 @@ class Stereo:
             As for `match`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             return self.backend.to_host(self._matching_costs(*images, labels, StageClock()))
 
@@ -388,7 +367,7 @@ class Stereo:
         has; arguments as for `matching_costs`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels))
+        self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             levels = self._level_costs(*images, labels, StageClock())
             return [self.backend.to_host(costs) for costs in levels]
@@ -404,6 +383,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
+        max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -419,7 +399,7 @@ class Stereo:
             The left image, as for `match`.
         labels
             What the K labels stand for; by default the disparities 0 to K - 1.
-        iterations, method, refine, channels, volumes, on_stage
+        iterations, method, refine, channels, volumes, max_pixels, on_stage
             As for `match`.
 
         Raises
@@ -441,7 +421,7 @@ class Stereo:
         asked = MatchOptions(iterations=iterations, method=method, refine=refine)
         options = asked.resolved(self.model.config)
         check_channels(channels)
-        image = _read(left, "left", channels).astype(self.model.dtype, copy=False)
+        image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
         label_range = LabelRange(0.0, checked.shape[2])
         if labels is not None:
@@ -455,56 +435,151 @@ class Stereo:
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             return self._optimise(
-                self.backend.to_device(checked), image, label_range, options, volumes, clock
+                self.backend.to_device(checked), (image,), label_range, options, volumes, clock
             )
 
     def _read_pair(
-        self, left: ImageLike, right: ImageLike, channels: ChannelOrder
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        channels: ChannelOrder,
+        max_pixels: int = MAX_PIXELS,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
         if isinstance(left, _PATH) and isinstance(right, _PATH):
-            images = read_pair(os.fspath(left), os.fspath(right))
+            images = read_pair(os.fspath(left), os.fspath(right), max_pixels)
         else:
-            images = _read(left, "left", channels), _read(right, "right", channels)
+            images = (
+                _read(left, "left", channels, max_pixels),
+                _read(right, "right", channels, max_pixels),
+            )
             check_same_size(*images)
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
-    def _require_memory(self, left: np.ndarray, label_range: LabelRange) -> None:
+    def _plan(
+        self,
+        left: np.ndarray,
+        label_range: LabelRange,
+        options: MatchOptions,
+        max_memory: int | None,
+        volumes: bool,
+    ) -> list[Strip]:
+        """The strips that the memory suffices for; one if it suffices for everything."""
+        height, width, _ = left.shape
+        method = cast(str, options.method)
+        if volumes:  # which are complete, or of no use
+            self._require_memory(left, label_range, method)
+            return plan_strips(height, height, 0)
+        rows = rows_at_once(
+            self.model,
+            height,
+            width,
+            label_range.count,
+            self.backend,
+            method,
+            self.threads,
+            max_memory,
+        )
+        return plan_strips(height, rows, overlap_of(self.model))
+
+    def _match_strips(
+        self,
+        images: tuple[np.ndarray, np.ndarray],
+        label_range: LabelRange,
+        options: MatchOptions,
+        strips: Sequence[Strip],
+        clock: StageClock,
+        on_strip: OnStrip | None,
+    ) -> StereoResult:
+        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
+        height, width, _ = images[0].shape
+        with clock.stage("input"):
+            levels = list(zip(*(self._statistics(view) for view in images), strict=True))
+        disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
+        for done, strip in enumerate(strips):
+            if on_strip is not None:
+                on_strip(done, len(strips))
+            views = CompleteViews(Rows(strip.top, height), levels)
+            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
+            costs = self._matching_costs(*parts, label_range, clock, views)
+            result = self._optimise(costs, parts, label_range, options, False, clock, levels[0][0])
+            del costs
+            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
+            disparity[strip.first : strip.last] = result.disparity[kept]
+            unrefined[strip.first : strip.last] = result.unrefined[kept]
+        return StereoResult(
+            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
+        )
+
+    def _statistics(self, image: np.ndarray) -> list[Statistics]:
+        """Those that each level of a complete view is normalised with."""
+        found = []
+        for level in range(1 + len(self.model.config.pyramid)):
+            image = half_size(image) if level else image
+            found.append(statistics(pad(image, padding_of(self.model.unary))))
+        return found
+
+    def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
-        require_memory(self.model, height, width, label_range.count, self.backend)
+        require_memory(
+            self.model, height, width, label_range.count, self.backend, method, self.threads
+        )
 
     def _matching_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        views: CompleteViews | None = None,
     ) -> Array:
-        """Images -> features -> correlation -> pyramid -> matching costs, on the device."""
-        levels = self._level_costs(left, right, label_range, clock)
+        """Images -> features -> correlation -> pyramid -> matching costs, on the device.
+
+        ``views`` are those that the images are a strip of, if they are.
+        """
+        levels = self._level_costs(left, right, label_range, clock, views)
         if len(levels) == 1:
             return levels[0]
         with clock.stage("pyramid"):
             return pyramid_forward(self.backend, levels, self.model.config.pyramid)[0]
 
     def _level_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        views: CompleteViews | None = None,
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock)]
-        for _ in self.model.config.pyramid:
+        levels = [self._unary_costs(left, right, label_range, clock, views)]
+        for level in range(1, 1 + len(self.model.config.pyramid)):
             with clock.stage("pyramid"):
                 left, right = half_size(left), half_size(right)
                 label_range = half_labels(label_range)
-                levels.append(self._unary_costs(left, right, label_range, StageClock()))
+                coarse = views.at_level(level) if views else None
+                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
         return levels
 
     def _unary_costs(
-        self, left: np.ndarray, right: np.ndarray, label_range: LabelRange, clock: StageClock
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        label_range: LabelRange,
+        clock: StageClock,
+        views: CompleteViews | None,
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self.backend, self._loaded.unary
+        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
         with clock.stage("input"):
-            inputs = [backend.to_device(network_input(x, layers)) for x in (left, right)]
+            inputs = [
+                backend.to_device(network_input(image, layers, of_view, rows))
+                for image, of_view in zip((left, right), stats, strict=True)
+            ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
             features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
@@ -514,34 +589,41 @@ class Stereo:
     def _optimise(
         self,
         costs: Array,
-        left: np.ndarray,
+        images: tuple[np.ndarray, ...],
         label_range: LabelRange,
         options: MatchOptions,
         volumes: bool,
         clock: StageClock,
+        stats: Statistics | None = None,
     ) -> StereoResult:
-        """Costs on the device -> edge weights -> CRF -> disparity."""
+        """Costs on the device -> edge weights -> CRF -> disparity.
+
+        ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
+        of the complete left view, if they are a strip of it.
+        """
         backend, config = self.backend, self.model.config
-        lowest = bounds = minorant = None
+        lowest = bounds = minorant = edges = None
         if options.method == "crf":
             model = self._loaded.edges
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(left, model))
+                edges_in = backend.to_device(edges_input(images[0], model, stats))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
                 solution = solve(backend, costs, edges, config.penalties, iterations)
-                label_map, minorant, bounds = (
-                    solution.label_map,
-                    solution.minorant,
-                    solution.bounds,
-                )
+                label_map, bounds = solution.label_map, solution.bounds
+                minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)
+                total = lowest + float(bounds[-1])
         else:
             with clock.stage("argmax"):
                 label_map = cheapest_labels(backend, costs)
+                total = total_cost(backend, costs, label_map)
+        # NaN and infinity go through all stages, whatever made them, and end here.
+        if not math.isfinite(total):
+            raise find_fault(backend, self._loaded, images, costs, edges)
         unrefined = disparity = label_disparity(backend, label_map, label_range)
         if options.refine:
             with clock.stage("refinement"):
@@ -565,9 +647,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder) -> np.ndarray:
+def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
     if isinstance(image, _PATH):
-        return read_image(os.fspath(image))
+        return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)
 
 
@@ -578,3 +660,18 @@ def _checked_labels(labels: Any) -> LabelRange:
             "Give a LabelRange, or their number as `disparities`",
         )
     return labels
+
+
+def _check_scale(scale: Any, volumes: bool) -> None:
+    if scale not in SCALES:
+        raise InputError(f"The scale is {scale}", "Give 1, 2 (half size) or 4 (quarter size)")
+    if scale > 1 and volumes:
+        raise InputError(
+            "There are no volumes of reduced views", "Leave out `scale` or the volumes"
+        )
+
+
+def _reduced(image: np.ndarray, scale: int) -> np.ndarray:
+    while scale > 1:
+        image, scale = half_size(image), scale // 2
+    return image

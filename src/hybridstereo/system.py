@@ -9,9 +9,17 @@ import sys
 from pathlib import Path
 
 from . import __version__, kernels
+from .kernelcache import describe_cache
 from .kernels.cuda.cudalib import probe
 
-_PACKAGES = ("numba", "llvmlite", "numpy", "opencv-python", "click", "h5py", "threadpoolctl")
+_PACKAGES = ("numba", "llvmlite", "numpy", "click", "h5py", "threadpoolctl")
+_OPENCV_WHEELS = (  # all provide cv2; the first is the one that pip installs with us
+    "opencv-python",
+    "opencv-python-headless",
+    "opencv-contrib-python",
+    "opencv-contrib-python-headless",
+)
+_NOT_INSTALLED = "not installed"
 
 
 def cpu_name() -> str:
@@ -38,6 +46,15 @@ def total_memory() -> int | None:
         return None
 
 
+def resident_memory() -> int | None:
+    """The resident size of this process now, in bytes; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def peak_memory() -> int | None:
     """The largest resident size of this process so far, in bytes; None on Windows."""
     try:
@@ -62,7 +79,15 @@ def package_version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return _NOT_INSTALLED
+
+
+def _package_versions() -> dict[str, str]:
+    """Versions of what we need, and of whichever wheels of OpenCV there are."""
+    opencv = {name: package_version(name) for name in _OPENCV_WHEELS}
+    found = {name: version for name, version in opencv.items() if version != _NOT_INSTALLED}
+    missing = {_OPENCV_WHEELS[0]: _NOT_INSTALLED}
+    return {name: package_version(name) for name in _PACKAGES} | (found or missing)
 
 
 def collect_info() -> dict[str, object]:
@@ -72,7 +97,7 @@ def collect_info() -> dict[str, object]:
         "hybridstereo": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {name: package_version(name) for name in _PACKAGES},
+        "packages": _package_versions(),
         "cpu": {
             "name": cpu_name(),
             "cores": os.cpu_count(),
@@ -85,6 +110,7 @@ def collect_info() -> dict[str, object]:
             "reason": cuda.reason,
             "fix": cuda.fix,
         },
+        "cache": describe_cache(),
     }
 
 

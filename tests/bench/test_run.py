@@ -322,7 +322,7 @@ def test_wrong_usage(capsys, arguments):
     [
         (["--device", "cuda"], "--device cpu"),
         (["--threads", "100000"], "NUMBA_NUM_THREADS"),
-        (["--disparities", "1000000000"], "memory"),
+        (["--width", "65536", "--height", "65536", "--disparities", "65536"], "memory"),
         (["--plot", "no/such/folder/plot.png"], "no/such/folder"),
         (["--plot", "plot.xyz"], ".png"),
     ],
@@ -348,7 +348,7 @@ def test_library_failures_are_typed(monkeypatch):
         raise kernels.DeviceUnavailableError("there is none", "Use --device cpu")
 
     with pytest.raises(OutOfMemoryError):
-        bench(BenchOptions(**TINY, disparities=(8, 10**9)))
+        bench(BenchOptions(**{**TINY, "width": 65536, "height": 65536}, disparities=(8, 65536)))
     monkeypatch.setattr(kernels, "select", unavailable)
     with pytest.raises(DeviceError):
         bench(BenchOptions(**TINY, device="cuda"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,9 +174,10 @@ def test_both_from_stdin(capsys, monkeypatch):
     assert_one_sentence(*run(capsys, "infer", "-", "-", "-o", "x.pfm"))
 
 
-def test_too_many_disparities(capsys, pair):
+def test_too_many_disparities(capsys, pair, monkeypatch):
+    monkeypatch.setattr("hybridstereo.memory.available_memory", lambda: 1 << 28)
     assert_one_sentence(
-        *run(capsys, "infer", *pair, "--disparities", 10**9, "-o", "x.pfm"),
+        *run(capsys, "infer", *pair, "--disparities", 65536, "-o", "x.pfm"),
         "memory",
         "Use at most --disparities ",
     )
@@ -233,8 +235,9 @@ def test_convert_of_nothing(capsys, tmp_path):
     assert_one_sentence(*result, "params.npz")
 
 
-def test_synth_with_an_impossible_size(capsys, tmp_path):
-    assert_one_sentence(*run(capsys, "synth", tmp_path, "--width", 0), "width")
+def test_synth_with_an_impossible_range(capsys, tmp_path):
+    result = run(capsys, "synth", tmp_path, "--min-disparity", 9, "--max-disparity", 8)
+    assert_one_sentence(*result, "disparity range 9.0 to 8.0")
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,15 @@ def test_synth_with_an_impossible_size(capsys, tmp_path):
         ["infer"],
         ["infer", "a.png"],
         ["infer", "a.png", "b.png", "--disparities", "0"],
+        ["infer", "a.png", "b.png", "--disparities", "1000000000"],
         ["infer", "a.png", "b.png", "--step", "0"],
+        ["infer", "a.png", "b.png", "--step", "inf"],
+        ["infer", "a.png", "b.png", "--min-disparity", "nan"],
+        ["infer", "a.png", "b.png", "--volume-scale", "nan"],
+        ["infer", "a.png", "b.png", "--iterations", "1000000000"],
+        ["train", "csv", "--gamma", "nan"],
+        ["train", "csv", "--lr", "inf"],
+        ["synth", "scenes", "--width", "0"],
         ["infer", "a.png", "b.png", "--method", "magic"],
         ["infer", "a.png", "b.png", "--json", "-o", "-"],
         ["infer", "a.png", "b.png", "--nonsense"],
@@ -283,15 +294,108 @@ def test_sigint_leaves_nothing_behind(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_reader_that_goes_away():
-    """`hstereo ... | head -c 1` must not end in a traceback."""
+@pytest.mark.parametrize("command", ["info", "--help"])
+def test_a_reader_that_goes_away_is_no_mistake(command):
+    """`hstereo ... | head -c 1` ends in silence."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from hybridstereo.cli import main; main(['info'])"],
+        [sys.executable, "-m", "hybridstereo", *command.split()],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     process.stdout.close()
-    assert b"Traceback" not in process.stderr.read()
-    process.wait()
+    assert process.communicate()[1] == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    ("command", "unbuffered"),
+    [
+        ("--help", ""),
+        ("--help", "1"),
+        ("--version", ""),
+        ("info", ""),
+        ("infer {} {} -o - --method argmax --disparities 4", ""),
+    ],
+)
+def test_output_that_cannot_be_written(pair, command, unbuffered):
+    """Whether Python notices while it prints or not before it ends."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hybridstereo", *command.format(*pair).split()],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )  # fmt: skip
+    assert_one_sentence(done.returncode, "", done.stderr, "No space left on device")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("command", "code"), [("info", 0), ("nonsense", 2), ("cache --clear", 1)])
+def test_messages_that_cannot_be_written(command, code, tmp_path):
+    """There is no way to say it then, but the exit code says as much."""
+    (tmp_path / "file").touch()
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hybridstereo", *command.split()],
+            stdout=subprocess.DEVNULL, stderr=full,
+            env={**os.environ, "HSTEREO_CACHE_DIR": str(tmp_path / "file")},
+        )  # fmt: skip
+    assert done.returncode == code
+
+
+def test_a_failure_that_nobody_explained_is_a_sentence(capsys, pair, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(5, "Input/output error", "disk.img")
+
+    monkeypatch.setattr("hybridstereo.stereo.Stereo.match", fail)
+    result = run(capsys, "infer", *pair, "-o", "x.pfm")
+    assert_one_sentence(*result, "disk.img: Input/output error.")
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "infer LONG.png RIGHT -o x.pfm",
+        "infer LEFT LONG.png -o x.pfm",
+        "infer LEFT RIGHT -o LONG.pfm",
+        "infer LEFT RIGHT -o x.pfm --color LONG.png",
+        "infer LEFT RIGHT -o x.pfm --save-volume LONG.npy",
+        "infer LEFT -o x.pfm --volume LONG.npy",
+        "infer LEFT RIGHT -o x.pfm --model LONG",
+        "infer LEFT RIGHT -o x.pfm --model LONG.h5",
+        "convert LONG.npz -o m.h5",
+        "convert LONG -o m.h5",
+        "synth LONG",
+        "train --resume -o LONG",
+        "train kitti --root LONG",
+        "train middlebury --root LONG",
+        "train csv --root LONG",
+        "eval LONG.pfm LONG.pfm",
+        "eval LONG.png LONG.png",
+        "eval --pred LONG --gt LONG",
+        "eval csv --root LONG",
+        "eval synthetic --report LONG",
+        "eval synthetic --model LONG",
+        "eval synthetic --pred LONG",
+        "eval --submission kitti x --root LONG",
+        "eval --submission middlebury x --root LONG",
+        "bench --plot LONG.png",
+    ],
+)
+def test_names_that_are_too_long(capsys, pair, tmp_path, monkeypatch, command):
+    """The library says so itself: its users see no OSError either."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli_module, "_explain", lambda error: pytest.fail(repr(error)))
+    names = {"LONG": LONG, "LEFT": str(pair[0]), "RIGHT": str(pair[1])}
+    words = [re.sub("|".join(names), lambda name: names[name[0]], x) for x in command.split()]
+    assert_one_sentence(*run(capsys, *words))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["left.png", "right.png"]
+
+
+def test_a_name_in_a_list_that_is_too_long(capsys, pair, tmp_path):
+    (tmp_path / "pairs.csv").write_text(f"left.png,right.png,{LONG}.pfm\n")
+    assert_one_sentence(*run(capsys, "eval", "csv", "--root", tmp_path / "pairs.csv"), "missing")
 
 
 # --- documented = tested --------------------------------------------------------------------
@@ -320,3 +424,38 @@ def test_every_command_is_in_the_readme(name):
 def test_exit_codes_are_the_documented_ones():
     assert (cli_module.EXIT_FAILURE, cli_module.EXIT_USAGE) == (1, 2)
     assert (cli_module.EXIT_INCOMPLETE, cli_module.EXIT_INTERRUPTED) == (3, 130)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["eval", "a.pfm", "."],
+        ["eval", "a.pfm", ""],
+    ],
+)
+def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_max_pixels(capsys, pair, tmp_path):
+    pixels = 24 * 40
+    refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
+    assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
+    options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
+    assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+def test_exit_codes_of_signals(capsys, monkeypatch, name, code):
+    from hybridstereo.training import interrupts
+    from hybridstereo.training import run as training
+
+    def end(*args, **kwargs):
+        raise interrupts.TerminatedError(getattr(signal, name))
+
+    monkeypatch.setattr(training, "train", end)
+    assert run(capsys, "train", "synthetic") == (code, "", f"hstereo: ended by {name}\n")

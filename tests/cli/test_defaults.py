@@ -18,8 +18,12 @@ from hybridstereo.cli.options import CommaSeparated
 
 # What each command passes its options to; the first that has a parameter of the name counts.
 RECEIVERS = {
-    "infer": ["hybridstereo.options:MatchOptions", "hybridstereo.stereo:Stereo"],
-    "check": ["hybridstereo.stereo:Stereo"],
+    "infer": [
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
+    ],
+    "check": ["hybridstereo.stereo:Stereo", "hybridstereo.io.images:read_image"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
     "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
@@ -29,6 +33,7 @@ RECEIVERS = {
     ],
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
+    "cache": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -37,6 +42,8 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "calib"): "gives the labels",
+    ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
+    ("infer", "max_memory"): "of Stereo.match alone",
     ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
     ("infer", "check"): "picks Stereo.check before Stereo.match",
     ("infer", "strict"): "makes an error of what was found",
@@ -67,6 +74,7 @@ UNTIED = {
     ("bench", "plot"): "what to draw afterwards",
     ("bench", "as_json"): "how to print",
     ("info", "as_json"): "how to print",
+    ("cache", "clear"): "picks clear_cache",
 }
 
 # Where the values come from that an option accepts.
@@ -74,6 +82,7 @@ CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
+    ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
     ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",
@@ -82,8 +91,8 @@ CHOICES = {
 }
 UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
-    ("train", "schedule"): "the library has no list of them",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
+    ("infer", "scale"): "fractions of the scales in stereo.SCALES",
 }
 
 

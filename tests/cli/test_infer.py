@@ -191,3 +191,35 @@ def test_rectify_needs_a_right_view(capsys, sample_crop):
     code, _, err = run(capsys, "infer", sample_crop[0], "--volume", "x.npy", "--rectify")
     assert code == 2
     assert "--rectify" in err
+
+
+@pytest.mark.parametrize(
+    ("left", "stem"),
+    [
+        ("data/Teddy/im0.png", "Teddy_im0"),
+        ("2005/Art/view1.png", "Art_view1"),
+        ("Art/Illum1/Exp0/view1.png", "Art_Illum1_Exp0_view1"),
+        ("/im0.png", "im0"),
+        ("image_2/000017_10.png", "000017_10"),
+        ("data/sample/left.png", "left"),
+    ],
+)
+def test_scenes_with_equal_file_names_do_not_share_a_default_output(left, stem):
+    assert _default_outputs(left) == (f"{stem}_disparity.pfm", f"{stem}_disparity.png")
+
+
+def test_default_output_in_the_scene_s_own_folder(tmp_path, monkeypatch):
+    (tmp_path / "Cones").mkdir()
+    monkeypatch.chdir(tmp_path / "Cones")
+    assert _default_outputs("im2.png")[0] == "Cones_im2_disparity.pfm"
+
+
+def test_replaced_files_are_named_on_standard_error(capsys, sample_crop, tmp_path):
+    color = tmp_path / "c.png"
+    arguments = ("infer", *sample_crop, "--disparities", 16, "-o", tmp_path / "d.pfm")
+    assert "replaced" not in run(capsys, *arguments)[2]
+    code, out, err = run(capsys, *arguments, "--color", color)
+    assert code == 0
+    assert out.splitlines() == [str(tmp_path / "d.pfm"), str(color)]
+    said = [line for line in err.splitlines() if "replaced" in line]
+    assert said == [f"hstereo: {tmp_path / 'd.pfm'} was there already and has been replaced"]

@@ -16,6 +16,15 @@ class Terminal(io.StringIO):
         return True
 
 
+class Unwritable(io.StringIO):
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+
 ENTRY = {"loss": "cross_entropy", "cross_entropy": 2.5}
 FIGURES = {"bad1": 12.0, "bad2": 8.0}
 TRAIN = click.Command("train", params=[click.Option(["--lr"])])
@@ -47,6 +56,17 @@ def test_plain_lines_are_few():
     assert "cross entropy 2.5000" in lines[-2]
     assert lines[-1] == "unary 100  validation: bad1 12.00  bad2 8.00 %  (best)"
     assert "\x1b" not in stream.getvalue()
+
+
+def test_a_log_that_cannot_be_written_stops_no_work():
+    with Progress(Unwritable(OSError(28, "No space left on device"))) as progress:
+        progress.message("stage unary")
+        progress.advance(0.5, "1/2")
+
+
+def test_a_reader_that_goes_away_stops_the_work():
+    with pytest.raises(BrokenPipeError), Progress(Unwritable(BrokenPipeError())) as progress:
+        progress.message("stage unary")
 
 
 def test_plain_lines_come_at_intervals(clock):

@@ -8,6 +8,7 @@ import pytest
 from support.pairfiles import H, W, csv_files, names, only_pair, picture
 
 from hybridstereo.datasets import open_dataset
+from hybridstereo.datasets.csvlist import find_samples
 from hybridstereo.errors import InputError
 
 
@@ -99,3 +100,22 @@ def test_the_sample_of_the_repository(sample: Path) -> None:
     assert (pair.height, pair.width) == (256, 384)
     assert pair.search_range <= 64
     assert 0.7 < pair.valid.mean() < 1
+
+
+@pytest.mark.parametrize("cell", ["x" * 5000, "a\0b", "/dev/zero", "..", "\x1b[2J"])
+def test_names_that_no_file_has(tmp_path, cell):
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"{cell},right.png,truth.pfm\n")
+    samples, warnings = find_samples(path)
+    assert samples == []
+    assert len(warnings) == 1
+    assert warnings[0].isprintable()
+    assert len(warnings[0]) < 1000
+
+
+def test_a_line_of_nonsense_is_quoted_in_part(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("x" * 200_000)  # more than the csv module takes in one cell
+    with pytest.raises(InputError) as caught:
+        find_samples(path)
+    assert len(str(caught.value)) < 500

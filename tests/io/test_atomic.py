@@ -3,13 +3,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from hybridstereo.errors import OutputError
-from hybridstereo.io.atomic import atomic_write, check_writable
+from hybridstereo.io import atomic
+from hybridstereo.io.atomic import atomic_write, check_writable, sweep_leftovers
+from hybridstereo.io.locks import try_lock
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX systems")
 
@@ -216,3 +219,117 @@ def test_failed_rename_removes_the_temporary(tmp_path, monkeypatch):
     ):
         temporary.write_bytes(b"x")
     assert names(tmp_path) == []
+
+
+# --- what killed writers leave behind -----------------------------------------------------------
+
+WRITER = """
+import os, signal, sys, time
+from hybridstereo.io.atomic import atomic_write
+with atomic_write(sys.argv[1]) as temporary:
+    temporary.write_bytes(b"half")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A process that is writing map.pfm."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "map.pfm")], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"writing\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+@posix_only
+def test_leftover_of_a_killed_writer_is_swept_and_that_of_a_living_one_is_not(tmp_path, writer):
+    (left,) = names(tmp_path)
+    assert sweep_leftovers(tmp_path) == []
+    assert names(tmp_path) == [left]
+    writer.kill()
+    writer.wait()
+    assert sweep_leftovers(tmp_path) == [tmp_path / left]
+    assert names(tmp_path) == []
+
+
+@posix_only
+def test_next_writer_into_the_folder_sweeps(tmp_path):
+    leftover = tmp_path / ".map.0123456789ab.hstereo.pfm"
+    leftover.write_bytes(b"half")
+    with atomic_write(tmp_path / "other.npy") as temporary:
+        temporary.write_bytes(b"x")
+    assert names(tmp_path) == ["other.npy"]
+
+
+@posix_only
+def test_only_our_own_files_are_swept(tmp_path):
+    kept = [
+        "map.0123456789ab.hstereo.pfm", ".map.0123456789ab.pfm", ".hstereo", ".map.hstereo.pfm",
+        ".map.0123456789ab.hstereo.pfm.bak",
+    ]  # fmt: skip
+    for name in kept:
+        (tmp_path / name).write_bytes(b"precious")
+    (tmp_path / ".map.0123456789ac.hstereo.pfm").symlink_to(tmp_path / kept[0])
+    (tmp_path / ".map.0123456789ad.hstereo").mkdir()
+    assert sweep_leftovers(tmp_path) == []
+    assert len(names(tmp_path)) == len(kept) + 2
+
+
+@posix_only
+def test_nothing_is_swept_where_the_file_system_has_no_locks(tmp_path, monkeypatch):
+    def refuse(descriptor: int) -> bool:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(atomic, "try_lock", refuse)
+    (tmp_path / ".map.0123456789ab.hstereo.pfm").write_bytes(b"half")
+    with atomic_write(tmp_path / "map.pfm") as temporary:
+        temporary.write_bytes(b"x")
+    assert names(tmp_path) == [".map.0123456789ab.hstereo.pfm", "map.pfm"]
+
+
+@posix_only
+def test_temporary_that_is_swept_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    swept = []
+
+    def lock(descriptor: int) -> bool:
+        if not swept:
+            swept.extend(tmp_path.iterdir())
+            swept[0].unlink()
+        return try_lock(descriptor)
+
+    monkeypatch.setattr(atomic, "try_lock", lock)
+    with atomic_write(tmp_path / "map.pfm") as temporary:
+        temporary.write_bytes(b"x")
+    assert len(swept) == 1
+    assert names(tmp_path) == ["map.pfm"]
+
+
+@posix_only
+def test_contents_reach_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+    calls = []
+    real_fsync, real_replace = os.fsync, os.replace
+
+    def fsync(descriptor: int) -> None:
+        calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "contents")
+        real_fsync(descriptor)
+
+    def replace(source: Path, target: Path) -> None:
+        calls.append("rename")
+        real_replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", replace)
+    with atomic_write(tmp_path / "map.pfm") as temporary:
+        temporary.write_bytes(b"x")
+    assert calls == ["contents", "rename", "folder"]
+
+
+def test_over_long_names_are_explained(tmp_path):
+    with pytest.raises(OutputError, match="too long"):
+        check_writable(tmp_path / ("n" * 300 + ".pfm"))

@@ -71,9 +71,9 @@ def test_png_keeps_disparities_to_a_256th(folder, disparity):
     path = folder / "map.png"
     write_disparity(path, disparity)
     result = read_disparity(path)
-    valid = np.isfinite(disparity) & (disparity >= 1 / 256)
+    valid = np.isfinite(disparity)
     np.testing.assert_array_equal(np.isfinite(result), valid)
-    error = disparity[valid] - result[valid]
+    error = np.maximum(disparity[valid], 1 / 256) - result[valid]
     assert ((error >= 0) & (error < 1 / 256)).all(), "the fraction is cut off, not rounded"
 
 
@@ -134,7 +134,7 @@ def test_png_stores_256_times_the_disparity(tmp_path):
     write_disparity(tmp_path / "map.png", np.float32([[1, 2.999, INF], [0, 0.001, 255.999]]))
     stored = cv2.imread(str(tmp_path / "map.png"), cv2.IMREAD_UNCHANGED)
     assert stored.dtype == np.uint16
-    np.testing.assert_array_equal(stored, [[256, 767, 0], [0, 0, 65535]])
+    np.testing.assert_array_equal(stored, [[256, 767, 0], [1, 1, 65535]])
 
 
 def test_npy_is_what_numpy_loads(tmp_path):
@@ -280,7 +280,7 @@ def test_pfm_without_pixels(tmp_path, size):
 
 def test_pfm_of_absurd_size_is_rejected_before_any_allocation(tmp_path):
     data = b"Pf\n999999999 999999999\n-1.0\n" + bytes(8)
-    with pytest.raises(InputError, match="999999999x999999999 pixels need"):
+    with pytest.raises(InputError, match="states 999999999x999999999 pixels, more than"):
         read_disparity(file_with(tmp_path, ".pfm", data))
 
 
@@ -301,7 +301,7 @@ def npy_with_header(header: str, data: bytes = b"") -> bytes:
 @pytest.mark.parametrize("shape", ["(10**6, 10**6)", "(1000000, 1000000)", "(2, 3)"])
 def test_npy_of_absurd_size_is_rejected_before_any_allocation(tmp_path, shape):
     data = npy_with_header(f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}")
-    with pytest.raises(InputError, match=r"cut short|no valid NPY header"):
+    with pytest.raises(InputError, match=r"cut short|no valid NPY header|more than the 100000000"):
         read_disparity(file_with(tmp_path, ".npy", data))
 
 

@@ -21,7 +21,6 @@ from hybridstereo.errors import InputError, OutputError, StereoError
 from hybridstereo.io.images import (
     check_image_output,
     decode_image,
-    read_bytes,
     read_image,
     read_pair,
     write_image,
@@ -253,25 +252,6 @@ def test_null_character_in_the_name():
         read_image("a\0b.png")
 
 
-def test_no_permission(tmp_path, monkeypatch):
-    # Simulated, because root may read everything.
-    def refuse(self: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(self))
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    with pytest.raises(InputError, match=r"left\.png cannot be read: permission denied"):
-        read_image(tmp_path / "left.png")
-
-
-def test_disk_that_fails_while_reading(tmp_path, monkeypatch):
-    def fail(self: Path) -> bytes:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(Path, "read_bytes", fail)
-    with pytest.raises(InputError, match="cannot be read: Input/output error"):
-        read_bytes(tmp_path / "left.png")
-
-
 def test_not_an_image():
     with pytest.raises(InputError, match="notes is not an image") as caught:
         decode_image(b"Dear diary, today", "notes")
@@ -340,7 +320,7 @@ def test_absurd_declared_size():
         chunk(b"IHDR", struct.pack(">IIBBBBB", 10**6, 10**6, 8, RGB, 0, 0, 0)),
     )
     assert huge != data
-    with pytest.raises(InputError, match="damaged"):
+    with pytest.raises(InputError, match="states 1000000x1000000 pixels, more than the 100000000"):
         decode_image(huge, "left")
 
 
@@ -365,7 +345,7 @@ def test_signed_integers_have_no_white_level():
 def test_too_many_channels(monkeypatch):
     monkeypatch.setattr(cv2, "imdecode", lambda *_: np.zeros((2, 2, 7), np.uint8))
     with pytest.raises(InputError, match="7 channels"):
-        decode_image(b"II*\0", "left")
+        decode_image(encode(".tif", np.zeros((2, 2, 3), np.uint8)), "left")
 
 
 def test_keyboard_as_standard_input(stdin):
@@ -399,7 +379,7 @@ def test_other_threads_keep_their_standard_error(photo, monkeypatch, capfd):
     other.start()
     try:
         with pytest.raises(InputError):
-            decode_image(b"II*\0", "left")
+            decode_image(encode(".tif", photo), "left")
     finally:
         release.set()
         other.join()

@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hybridstereo.errors import InputError, OutputError
+from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
 from hybridstereo.io.volumes import check_volume_output, fill_unknown, read_volume, write_volume
 
 H, W, K = 4, 6, 3
@@ -77,7 +77,7 @@ def refused(path, *words):
 
 
 def test_missing_file(tmp_path):
-    refused(tmp_path / "no.npy", "No such file")
+    refused(tmp_path / "no.npy", "does not exist")
 
 
 def test_other_suffix(tmp_path):
@@ -110,7 +110,7 @@ def test_minus_infinity(costs, tmp_path):
 def test_cut_bin(costs, tmp_path):
     write_volume(tmp_path / "v.bin", costs, 0, 1)
     whole = (tmp_path / "v.bin").read_bytes()
-    for length in (0, 7, len(whole) - 4):
+    for length in (1, 7, len(whole) - 4):
         (tmp_path / "v.bin").write_bytes(whole[:length])
         refused(tmp_path / "v.bin", "bytes")
 
@@ -127,13 +127,54 @@ def test_cut_or_strange_files(costs, tmp_path, suffix):
 
 def test_pickled_objects_are_never_loaded(tmp_path):
     np.save(tmp_path / "v.npy", np.array([{"a": 1}], object), allow_pickle=True)
-    refused(tmp_path / "v.npy", "NPY")
+    refused(tmp_path / "v.npy", "holds dtype('O')")
 
 
 def test_h5_that_declares_terabytes(tmp_path):
     with h5py.File(tmp_path / "v.h5", "w") as file:
         file.create_dataset("costs", (H, W, 1 << 36), np.float32, chunks=(1, 1, 1024))
+    refused(tmp_path / "v.h5", "68719476736")
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset("costs", (H, W, 1 << 16), np.float32, chunks=(1, 1, 1024))
     refused(tmp_path / "v.h5", "declares more")
+
+
+def test_h5_whose_chunk_is_far_larger_than_the_volume(tmp_path):
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset(
+            "costs", (H, W, 2), np.float32, chunks=(H, W, 1 << 20), maxshape=(H, W, None),
+            compression="gzip", fillvalue=1,
+        )[...] = 0  # fmt: skip
+    assert (tmp_path / "v.h5").stat().st_size < 1 << 20
+    refused(tmp_path / "v.h5", "declares more")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".h5", ".bin"])
+def test_more_than_the_memory_is_not_read(costs, tmp_path, suffix):
+    path = tmp_path / f"v{suffix}"
+    write_volume(path, costs, 0, 1)
+    assert read_volume(path, H, W, max_bytes=costs.nbytes).costs.shape == costs.shape
+    with pytest.raises(OutOfMemoryError, match=f"needs {costs.nbytes} bytes"):
+        read_volume(path, H, W, max_bytes=costs.nbytes - 1)
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, 0.0, -1.0, "2", True])
+def test_factors_that_are_none(costs, tmp_path, scale):
+    write_volume(tmp_path / "v.npy", costs, 0, 1)
+    with pytest.raises(InputError, match="The factor of the costs is"):
+        read_volume(tmp_path / "v.npy", H, W, scale)
+
+
+def test_costs_beyond_float32_are_unknown_or_refused(tmp_path, recwarn):
+    costs = np.zeros((H, W, K))
+    costs[0, 0, 0] = 1e300
+    np.save(tmp_path / "v.npy", costs)
+    assert np.isnan(read_volume(tmp_path / "v.npy", H, W).costs[0, 0, 0])
+    costs[0, 0, 0] = -3e38
+    np.save(tmp_path / "v.npy", costs)
+    with pytest.raises(InputError, match="minus infinity"):
+        read_volume(tmp_path / "v.npy", H, W, 1e6)
+    assert not recwarn.list
 
 
 def test_h5_with_external_data(tmp_path):

@@ -94,6 +94,14 @@ def test_every_tile_is_written_once(backend, rng):
     np.testing.assert_array_equal(y, np.broadcast_to(y[0, 0], y.shape))
 
 
+@pytest.mark.parametrize("channels", [(3, 5), (16, 24)], ids=["direct", "winograd"])
+def test_nan_is_passed_on(backend, rng, channels):
+    x, weight, bias, _ = layer(rng, (5, 8), channels, (2, 2))
+    x[2, 3, 1] = np.nan
+    y = backend.conv_forward(x, weight, bias, True)
+    assert np.isnan(y[1:3, 2:4]).all()
+
+
 # ---------------------------------------------------------------- whole networks
 
 
@@ -117,6 +125,29 @@ def test_network_equals_layers(rng, shapes, size, activate_last):
     assert y.shape == (*size, shapes[-1][0][0])
     assert_close(y, expected, 30)
     np.testing.assert_array_equal(conv_cpu.network_forward(x, layers, activate_last), y)
+
+
+# Layers with and without tiles, in an order that moves their grids against each other.
+MIXED = [
+    ((20, 3, 2, 2), True),
+    ((16, 20, 3, 3), True),
+    ((17, 16, 2, 2), True),
+    ((18, 17, 2, 2), True),
+]
+
+
+@pytest.mark.parametrize("height", [1, 2, 3, 22, 49, 76])
+@pytest.mark.parametrize("shapes", [UNARY, PAIRWISE, MIXED], ids=["unary", "pairwise", "mixed"])
+def test_network_has_the_same_bits_in_any_bands(rng, monkeypatch, shapes, height):
+    """So in any number of threads, which decides the bands."""
+    layers = network(rng, shapes)
+    consumed = sum(shape[2] - 1 for shape, _ in shapes)
+    x = rng.standard_normal((height + consumed, 11 + consumed, 3)).astype(np.float32)
+    whole = conv_cpu.network_forward(x, layers, True)
+    monkeypatch.setattr(conv_cpu, "get_num_threads", lambda: 1000)
+    for rows in (3, 6, 9, 33):
+        monkeypatch.setattr(conv_cpu, "_BAND_ROWS", rows)
+        np.testing.assert_array_equal(conv_cpu.network_forward(x, layers, True), whole)
 
 
 def test_network_in_float64(rng):

@@ -43,6 +43,28 @@ def test_large_scores_do_not_overflow(backend):
     np.testing.assert_allclose(volume[0, 1], [-1, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize("labels", [1, 5, 1024])
+def test_scores_of_ten_thousand(backend, rng, labels):
+    """The softmax of such scores is 0 and 1, ties aside; whole numbers have no rounding error."""
+    left = rng.choice([-100, -50, 50, 100], (1, 9, 1)).astype(np.float32)
+    right = rng.choice([-100, -50, 50, 100], (1, 9, 1)).astype(np.float32)
+    disparities = np.arange(float(labels)) - labels // 2
+    volume = backend.correlation_forward(left, right, disparities)
+    expected = naive.unary_cost(naive.scores(left, right, disparities))
+    np.testing.assert_allclose(volume, expected, atol=2e-6)
+
+
+def test_nan_is_passed_on_to_all_costs_of_its_pixels(backend, rng):
+    """A stage that made one is found by what comes out at the end (`faults.py`)."""
+    left, right = rng.standard_normal((2, 3, 30, 5)).astype(np.float32)
+    left[1, 20, 2] = np.nan
+    right[2, 7, 0] = np.nan
+    volume = backend.correlation_forward(left, right, np.arange(6.0))
+    spoilt = np.zeros((3, 30), bool)
+    spoilt[1, 20] = spoilt[2, 7:13] = True
+    np.testing.assert_array_equal(np.isnan(volume), np.broadcast_to(spoilt[..., None], (3, 30, 6)))
+
+
 def test_costs_are_negated_probabilities(backend, rng):
     left, right = rng.standard_normal((2, 4, 30, 5)).astype(np.float32)
     volume = backend.correlation_forward(left, right, np.arange(6.0))

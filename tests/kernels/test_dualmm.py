@@ -6,6 +6,8 @@ import naive
 import numpy as np
 import pytest
 
+from hybridstereo import kernels
+
 P1, P2 = 0.15, 0.6
 SHAPES = [(1, 1, 1), (1, 1, 5), (1, 2, 3), (2, 1, 3), (1, 17, 8), (23, 1, 4), (5, 7, 1), (6, 9, 2)]
 SHAPES += [(7, 12, 9), (4, 33, 16), (13, 3, 31), (10, 10, 33)]
@@ -145,6 +147,54 @@ def test_refinement_equals_naive(backend, rng, step, labels):
     refined = chosen * step - 3 + backend.refine(volume, chosen, step)
     np.testing.assert_allclose(refined, naive.refine(volume, chosen, -3, step), atol=1e-4)
     assert np.abs(refined - (chosen * step - 3)).max() <= step / 2 + 1e-6
+
+
+@pytest.mark.parametrize("offset", [1e4, -1e4, 1e6])
+@pytest.mark.parametrize("step", [1.0, 0.5])
+def test_refinement_stays_within_the_labels(backend, rng, offset, step):
+    """A tie is relative: of large costs the read-out may take a label beside the minimum."""
+    volume = (offset + rng.random((6, 7, 21)) * abs(offset) * 1e-6).astype(np.float32)
+    chosen = backend.read_out(volume)
+    assert (chosen != backend.argmin(volume)).any()
+    offsets = backend.refine(volume, chosen, step)
+    assert np.abs(offsets).max() <= step
+    expected = naive.refine(volume, chosen, 0, step) - step * chosen
+    np.testing.assert_allclose(offsets, expected, atol=1e-4)
+
+
+# ---------------------------------------------------------------- extremes
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e6])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 9, 1), (9, 1, 4), (5, 6, 7)])
+def test_extreme_weights_and_costs(backend, rng, shape, scale, weight):
+    f, _, _ = problem(rng, *shape)
+    f = (scale * (2 * f + 1)).astype(np.float32)
+    weights = np.full(shape[:2], weight, np.float32)
+    minorant, bounds = backend.dual_mm(f, weights, weights, P1, P2, 3)
+    expected, expected_bounds = naive.dual_mm(f, weights, weights, P1, P2, 3)
+    np.testing.assert_allclose(minorant, expected, atol=3e-5 * scale)
+    np.testing.assert_allclose(bounds, expected_bounds, atol=1e-5 * scale * f[..., 0].size)
+    found = backend.energy(f, weights, weights, P1, P2, backend.argmin(minorant))
+    assert np.isfinite(found)
+    assert bounds[-1] <= found + 1e-5 * scale * f[..., 0].size
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_bound_does_not_drift_over_200_iterations(scale):
+    """Every sweep rounds the costs anew; the float32 bound still only rises, up to 1e-7 of it."""
+    backend = kernels.select("cpu")  # too many launches for a simulated GPU
+    f, wx, wy = problem(np.random.default_rng(4), 24, 31, 9)
+    f, penalties = f * np.float32(scale), (P1 * scale, P2 * scale)
+    minorant, bounds = backend.dual_mm(f, wx, wy, *penalties, 200)
+    tolerance = 1e-7 * abs(bounds[-1])
+    assert np.diff(bounds).min() >= -tolerance
+    labels = backend.read_out(minorant)
+    assert bounds[-1] <= backend.energy(f, wx, wy, *penalties, labels) + tolerance
+    exact = f.astype(np.float64), wx.astype(np.float64), wy.astype(np.float64)
+    _, precise = backend.dual_mm(*exact, *penalties, 200)
+    np.testing.assert_allclose(bounds, precise, rtol=1e-7)
 
 
 def test_same_bits_every_time(backend, rng):

@@ -217,7 +217,7 @@ def test_missing_empty_and_oversized_files(tmp_path: Path, monkeypatch: pytest.M
         read_published_parameters(path)
     save(path, unary(3))
     monkeypatch.setattr(published, "MAX_PARAMETER_BYTES", 1000)
-    with pytest.raises(ModelError, match="larger than any model"):
+    with pytest.raises(ModelError, match="is too large"):
         read_published_parameters(path)
 
 
@@ -457,7 +457,7 @@ def test_unreadable_configurations(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is not a text file"):
         read_published_config(path)
     path.write_bytes(b"#" * 100_000)
-    with pytest.raises(ModelError, match="larger than any"):
+    with pytest.raises(ModelError, match="is too large"):
         read_published_config(path)
 
 

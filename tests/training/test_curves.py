@@ -45,3 +45,15 @@ def test_stages_too_short_for_their_names_share_a_label(tmp_path, monkeypatch):
     assert "unary" in drawn
     assert "crf, joint" in drawn
     assert "joint" not in drawn
+
+
+def test_figures_that_are_no_numbers_are_left_out(tmp_path):
+    log = entries()
+    gaps = [{**entry, "bad1": np.nan, "hinge": np.inf} for entry in log]
+    plot_curves(gaps, tmp_path / "curves.png")
+    plot_curves(
+        [{k: v for k, v in x.items() if k not in ("bad1", "hinge")} for x in log],
+        tmp_path / "without.png",
+    )
+    same = (tmp_path / "curves.png").read_bytes() == (tmp_path / "without.png").read_bytes()
+    assert same

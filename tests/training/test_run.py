@@ -3,67 +3,36 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
+import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from crash_campaign import contents_of_model
+from support.listening import Listener
 
 from hybridstereo import kernels, memory
 from hybridstereo.datasets import StereoPair, rectified
-from hybridstereo.errors import InputError, OutOfMemoryError, OutputError
+from hybridstereo.errors import InputError, OutOfMemoryError
 from hybridstereo.evaluation.compare import EvalOptions, evaluate_dataset
+from hybridstereo.io.disparity import write_disparity
+from hybridstereo.io.images import write_image
 from hybridstereo.io.weights import read_weights
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import load_model, save_model, stage_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
-from hybridstereo.synthetic.write import synthesize
 from hybridstereo.training import stages
 from hybridstereo.training.imitation import imitate_contrast
 from hybridstereo.training.run import TrainOptions, options_from_config, train
 from hybridstereo.training.runfolder import RunFolder
-from hybridstereo.training.stages import Budget, Reporter, TrainingDivergedError
+from hybridstereo.training.stages import Budget, TrainingDivergedError
 from hybridstereo.training.steps import HingeOptions, Step, structured_step
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory):
-    """Five tiny scenes in the Middlebury layout."""
-    folder = tmp_path_factory.mktemp("scenes")
-    synthesize(folder, 5, 3, SceneOptions(height=40, width=56, max_disparity=11, objects=4))
-    return str(folder)
-
-
-@pytest.fixture
-def options(scenes):
-    return TrainOptions(
-        "middlebury",
-        scenes,
-        layers=2,
-        filters=6,
-        steps=6,
-        crop=(24, 32),
-        validate_every=3,
-        checkpoint_every=2,
-        iterations=2,
-        val_fraction=0.4,
-    )
-
-
-def weights_of(path) -> dict[str, bytes]:
-    stored = read_weights(path)
-    numbers = {k: str(v).encode() for k, v in stored.config.items() if "position" not in k}
-    return numbers | {name: array.tobytes() for name, array in stored.tensors.items()}
 
 
 def test_rectify_corrects_what_is_trained_and_validated_on(options, tmp_path, monkeypatch):
@@ -84,15 +53,11 @@ def test_rectify_corrects_what_is_trained_and_validated_on(options, tmp_path, mo
 
 
 def test_test_scenes_judge_once_and_as_eval_does(options, scenes, tmp_path, monkeypatch):
-    messages = []
-
-    class Listener(Reporter):
-        def message(self, text):
-            messages.append(text)
-
+    listener = Listener()
     names = sorted(path.name for path in Path(scenes).iterdir() if path.is_dir())
     options = replace(options, stage="unary", steps=2, test_scenes=tuple(names[:2]))
-    train(options, tmp_path / "run", reporter=Listener())
+    train(options, tmp_path / "run", reporter=listener)
+    messages = listener.texts
     assert "2 test pairs" in " ".join(messages)
     assert any(re.match(r"test middlebury: bad1 \S+ % \(mean of 2;", text) for text in messages)
     stored = json.loads((tmp_path / "run/test.json").read_text())["middlebury"]
@@ -128,7 +93,7 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     assert model.config.method == "crf"
     assert model.pairwise
     assert options_from_config(json.loads((tmp_path / "run/config.json").read_text())) == options
-    entries = RunFolder(tmp_path / "run").entries()
+    entries = RunFolder(tmp_path / "run").log.entries()
     steps = [e for e in entries if e["kind"] == "step"]
     assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["full"]
     assert {"cross_entropy", "bad1", "gradient_norm_unary", "lr", "p1", "p2", "seconds"} <= set(
@@ -199,7 +164,7 @@ def test_runs_without_an_optimizer_are_those_of_sgd(options, tmp_path):
     train(replace(options, optimizer="sgd"), tmp_path / "sgd")
     train(replace(options, optimizer="muon"), tmp_path / "muon")
     of_default, of_sgd, of_muon = (
-        weights_of(tmp_path / name / "last.h5") for name in ("default", "sgd", "muon")
+        contents_of_model(tmp_path / name / "last.h5") for name in ("default", "sgd", "muon")
     )
     assert of_default == of_sgd != of_muon
     before = {k: v for k, v in asdict(options).items() if k != "optimizer"}
@@ -210,8 +175,8 @@ def test_same_seed_same_bits_other_seed_others(options, tmp_path):
     options = replace(options, stage="unary")
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         train(replace(options, seed=seed), tmp_path / name)
-    assert weights_of(tmp_path / "a/best.h5") == weights_of(tmp_path / "b/best.h5")
-    assert weights_of(tmp_path / "a/best.h5") != weights_of(tmp_path / "c/best.h5")
+    assert contents_of_model(tmp_path / "a/best.h5") == contents_of_model(tmp_path / "b/best.h5")
+    assert contents_of_model(tmp_path / "a/best.h5") != contents_of_model(tmp_path / "c/best.h5")
 
 
 def test_a_trained_network_becomes_deeper_and_loses_its_description(options, tmp_path):
@@ -232,74 +197,6 @@ def test_a_batch_side_by_side_is_a_batch_one_by_one(options, tmp_path):
         np.testing.assert_allclose(a.weight, b.weight, rtol=1e-4, atol=1e-6)
 
 
-class Interrupter(Reporter):
-    """Presses Ctrl-C after some steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.steps = steps
-
-    def step(self, *args) -> None:
-        self.steps -= 1
-        if self.steps == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-@pytest.mark.parametrize(
-    ("optimizer", "after"),
-    [("sgd", 1), ("sgd", 5), ("sgd", 8), ("sgd", 14), ("muon", 5), ("muon", 8), ("muon", 14)],
-)
-def test_interrupted_and_resumed_run_equals_uninterrupted(options, tmp_path, optimizer, after):
-    options = replace(options, optimizer=optimizer)
-    train(options, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(options, tmp_path / "parts", reporter=Interrupter(after))
-    train(None, tmp_path / "parts")
-    for name in ("best.h5", "last.h5", "unary.h5", "joint.h5", "full.h5"):
-        assert weights_of(tmp_path / "whole" / name) == weights_of(tmp_path / "parts" / name), name
-    logs = [RunFolder(tmp_path / name).entries() for name in ("whole", "parts")]
-    for first, second in zip(*logs, strict=True):
-        first.pop("seconds")
-        second.pop("seconds")
-        assert first == second
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
-def test_killed_run_resumes_to_the_same_bytes(options, tmp_path):
-    """kill -9 at several moments; nothing but the files on disk survives."""
-    options = replace(options, steps=40, stage="unary", checkpoint_every=3)
-    train(options, tmp_path / "whole")
-    code = f"""
-from hybridstereo.training.run import TrainOptions, options_from_config, train
-import sys
-resume = sys.argv[1] == "resume"
-train(None if resume else options_from_config({asdict(options)!r}), {str(tmp_path / "parts")!r})
-"""
-    log = tmp_path / "parts" / "log.jsonl"
-    killed_at = []
-    for lines in (4, 13, 25):
-        process = subprocess.Popen([sys.executable, "-c", code, "resume" if killed_at else "start"])
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            if log.exists() and log.read_bytes().count(b"\n") >= lines:
-                break
-            time.sleep(0.002)
-        process.kill()
-        process.wait()
-        killed_at.append(lines)
-    train(None, tmp_path / "parts")
-    for name in ("best.h5", "last.h5", "unary.h5"):
-        assert weights_of(tmp_path / "whole" / name) == weights_of(tmp_path / "parts" / name), name
-
-
-def test_finished_run_resumes_to_itself(options, tmp_path):
-    options = replace(options, stage="unary")
-    train(options, tmp_path / "run")
-    before = weights_of(tmp_path / "run/best.h5")
-    train(None, tmp_path / "run")
-    assert weights_of(tmp_path / "run/best.h5") == before
-
-
 def test_divergence_keeps_the_last_good_checkpoint(options, tmp_path, monkeypatch):
     real = stages.unary_step
     calls = []
@@ -316,16 +213,21 @@ def test_divergence_keeps_the_last_good_checkpoint(options, tmp_path, monkeypatc
     assert stored.config["position_step"] == 4
 
 
-def test_run_folder_is_not_overwritten(options, tmp_path):
-    options = replace(options, stage="unary")
-    train(options, tmp_path / "run")
-    with pytest.raises(OutputError, match="`resume`"):
-        train(options, tmp_path / "run")
-
-
-def test_resume_without_a_run(tmp_path):
-    with pytest.raises(InputError, match="no training run"):
-        train(None, tmp_path / "nothing")
+def test_bad_truth_of_a_validation_pair_fails_before_the_first_step(options, tmp_path, scenes):
+    copied = tmp_path / "scenes"
+    shutil.copytree(scenes, copied)
+    chosen = replace(options, roots=str(copied), val_scenes=("scene_0003",), stage="unary")
+    truth = copied / "scene_0003" / "disp0GT.pfm"
+    truth.write_bytes(truth.read_bytes()[:-100])  # its header is good
+    with pytest.raises(InputError, match=r"scene_0003/disp0GT\.pfm"):
+        train(chosen, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    write_disparity(truth, np.full((40, 56), np.inf))
+    with pytest.raises(InputError, match="No validation pair has a pixel whose truth is known"):
+        train(chosen, tmp_path / "run")
+    (copied / "scene_0001" / "im1.png").write_bytes(b"not an image")
+    with pytest.raises(InputError, match=r"scene_0001/im1\.png does not begin like"):
+        train(chosen, tmp_path / "run")
 
 
 def test_stage_joint_of_a_model_with_a_pairwise_cnn(options, tmp_path):
@@ -348,7 +250,7 @@ def test_a_pyramid_goes_through_all_stages(options, tmp_path, optimizer):
     before = load_model(stage_model(tmp_path / "run", "unary")).config.pyramid
     assert before == (0.25, 0.5)
     assert model.config.pyramid != before
-    entries = RunFolder(tmp_path / "run").entries()
+    entries = RunFolder(tmp_path / "run").log.entries()
     assert any("half_weight" in entry for entry in entries if entry["stage"] == "full")
     again = replace(chosen, stage="unary", init=str(tmp_path / "run"), layers=None, pyramid=None)
     assert train(again, tmp_path / "again").config.pyramid == model.config.pyramid
@@ -401,9 +303,26 @@ def test_budget_ends_with_what_comes_first():
 
 def test_minutes_are_shared_between_stages():
     options = TrainOptions("synthetic", minutes=10.0)
-    seconds = [options.budget(stage, 100).seconds for stage in options.stages if stage != "crf"]
+    seconds = [options._seconds(stage) for stage in options.stages]
     assert sum(seconds) == pytest.approx(600)
     assert replace(options, stage="unary").budget("unary", 100).seconds == pytest.approx(600)
+
+
+@pytest.mark.parametrize(("stage", "table"), [("crf", "crf_grid.json"), ("full", "full_grid.json")])
+def test_minutes_bound_the_grid_searches(options, tmp_path, stage, table):
+    """The time is over before the first point: it is still evaluated, and taken."""
+    said = Listener()
+    chosen = replace(options, stage=stage, init="census", layers=None, minutes=1e-6)
+    model = train(chosen, tmp_path / "run", reporter=said)
+    assert len(json.loads((tmp_path / "run" / table).read_text())) == 1
+    assert any("time of `minutes` is over after 1 point" in text for text in said.texts)
+    assert model.config.edge_model == ("cnn" if stage == "full" else "contrast")
+
+
+def test_searches_without_minutes_have_no_limit(options):
+    assert not replace(options, minutes=None).search_deadline("crf").over()
+    assert replace(options, minutes=1e-9).search_deadline("crf").over()
+    assert not replace(options, minutes=10.0).search_deadline("crf").over()
 
 
 def test_epochs_and_steps():
@@ -441,7 +360,26 @@ def test_batches_take_the_pairs_in_the_order_of_single_steps(options, tmp_path):
     for batch, steps in ((1, 4), (2, 2)):
         folder = tmp_path / str(batch)
         train(replace(options, batch=batch, steps=steps), folder)
-        log = RunFolder(folder).entries()
+        log = RunFolder(folder).log.entries()
         losses.append([entry["cross_entropy"] for entry in log if entry["kind"] == "step"])
     single, pairs = losses
     assert pairs == pytest.approx([(single[0] + single[1]) / 2, (single[2] + single[3]) / 2])
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_images_of_a_pixel_or_two(tmp_path, width):
+    """Chains of one node, and validation pairs in which nothing is seen twice."""
+    rng = np.random.default_rng(1)
+    for side in ("left", "right"):
+        write_image(tmp_path / f"{side}.png", rng.integers(0, 256, (24, width, 3), np.uint8))
+    for value in (0.0, 1.0 * width):
+        write_disparity(tmp_path / f"{value:g}.pfm", np.full((24, width), value, np.float32))
+    listed = "left.png,right.png,{}.pfm\n"
+    path = tmp_path / "pairs.csv"
+    path.write_text(3 * listed.format(0))
+    options = TrainOptions("csv", str(path), stage="joint", init="census", steps=2, disparities=4)
+    train(options, tmp_path / "run", device="cpu")
+    assert (tmp_path / "run" / "best.h5").exists()
+    path.write_text(3 * listed.format(width))
+    with pytest.raises(InputError, match="No validation pair has a pixel"):
+        train(options, tmp_path / "other", device="cpu")

@@ -8,13 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 
 from ..features import features_forward, network_input
 from ..kernels import Backend
 from ..model import StereoModel
-from ..opencv import opencv_threads, sgbm_matcher, supported_disparities
+from ..opencv import cv2, opencv_threads, sgbm_matcher, supported_disparities
 from ..synthetic import quantised
 
 PEERS = ("sgbm", "torch")

@@ -14,6 +14,7 @@ from .. import kernels
 from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
+from ..limits import ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
 from ..memory import inference_memory, require_memory
 from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel, with_config
 from ..stereo import Stereo
@@ -63,6 +64,15 @@ class BenchOptions:
     threads: int | None = None
     compare: tuple[str, ...] = ()
     scaling: bool = False
+
+    def __post_init__(self) -> None:
+        given = {"width": SIDE, "height": SIDE, "layers": LAYERS, "iterations": ITERATIONS}
+        for name, limits in given.items():
+            if getattr(self, name) is not None:
+                limits.check(getattr(self, name), f"`{name}` is")
+        REPEATS.check(self.repeat, "`repeat` is")
+        for count in self.disparities or ():
+            LABELS.check(count, "The number of `disparities` is")
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -175,7 +185,8 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
         curves = {"pixels": pixel_steps(settings[0]), "disparities": label_steps(settings[0])}
     every_setting = dict.fromkeys([*settings, *(x for steps in curves.values() for x in steps)])
     for setting in every_setting:
-        require_memory(model, setting.height, setting.width, setting.disparities, backend)
+        size = setting.height, setting.width, setting.disparities
+        require_memory(model, *size, backend, threads=threads)
 
     on_step("generating a stereo pair")
     most = max(setting.disparities for setting in settings)
@@ -208,7 +219,7 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
             ours,
             count_work(model, *size, setting.iterations),
             peak_bytes[setting],
-            inference_memory(model, *size),
+            inference_memory(model, *size, threads=threads),
             tuple(
                 PeerComparison(peer, component, ours[component], timings[peer.label]["total"])
                 for peer in peers.get(setting, ())

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO
 
 import click
 
 from .. import __version__
 from ..errors import StereoError
-from . import bench, check, convert, evaluate, infer, info, synth, train
+from . import bench, cache, check, convert, evaluate, infer, info, synth, train
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
 
+_LONGEST_NAME = 100  # characters of a file's name in a message
 _OUT_OF_MEMORY = "Not enough memory. Use fewer `disparities` or smaller images."
 
 
@@ -30,6 +32,12 @@ class _Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         click.echo(f"hstereo: {self.message}", err=True)
+
+
+class _Interrupted(_Failure):
+    """The user has stopped the command."""
+
+    exit_code = EXIT_INTERRUPTED
 
 
 class _Commands(click.Group):
@@ -67,21 +75,53 @@ for _command in (
     evaluate.evaluate,
     bench.bench,
     info.info,
+    cache.cache,
 ):
     cli.add_command(_command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
+    code = _run(arguments)
+    _settle(sys.stdout)
+    _settle(sys.stderr)
+    sys.exit(code)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run the command line; failures are told on standard error.  Returns the exit code."""
     try:
-        sys.exit(cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0)
+        code = cli.main(arguments, prog_name="hstereo", standalone_mode=False) or 0
+        if sys.stdout is not None:
+            sys.stdout.flush()  # what cannot be written is a failure of the command
+        return int(code)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        failure = error
     except (click.Abort, KeyboardInterrupt):
-        click.echo("hstereo: interrupted", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of our output is gone; Python would complain again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(EXIT_FAILURE)
+        failure = _Interrupted("interrupted")
+    except BrokenPipeError:  # the reader of our output has seen enough
+        return EXIT_FAILURE
+    except OSError as error:
+        failure = _Failure(_explain(error))
+    with suppress(OSError):  # there may be nowhere left to say it
+        failure.show()
+    return failure.exit_code
+
+
+def _explain(error: OSError) -> str:
+    """A sentence about a failure that nobody nearer to it has explained."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {reason}."
+    # Standard output has no name; other files are written by those who know theirs.
+    return f"The output cannot be written: {reason}."
+
+
+def _settle(stream: TextIO | None) -> None:
+    """Let go of what a stream cannot write: Python would try again, and complain, at exit."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from .options import CommaSeparated, announce_device, device_option, threads_option
+from ..limits import ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
+from .options import CommaSeparated, announce_device, device_option, number_type, threads_option
 from .progress import Progress
 
 
@@ -19,19 +20,17 @@ from .progress import Progress
     "5 iterations; middlebury-h 1500x1000, 256 disparities; realtime 640x480, 128 disparities, "
     "3 layers, 4 iterations. Other options take precedence.  [default: kitti]",
 )
-@click.option(
-    "--width", type=click.IntRange(min=1), metavar="N", help="Columns, instead of --size."
-)
-@click.option("--height", type=click.IntRange(min=1), metavar="N", help="Rows, instead of --size.")
+@click.option("--width", type=number_type(SIDE), metavar="N", help="Columns, instead of --size.")
+@click.option("--height", type=number_type(SIDE), metavar="N", help="Rows, instead of --size.")
 @click.option(
     "--disparities",
-    type=CommaSeparated(click.IntRange(min=1)),
+    type=CommaSeparated(number_type(LABELS)),
     metavar="N[,N...]",
     help="Numbers of labels, one table each.  [default: the size's]",
 )
 @click.option(
     "--layers",
-    type=click.IntRange(min=1),
+    type=number_type(LAYERS),
     metavar="3|7|N",
     help="Layers of the Unary-CNN.  [default: the size's]",
 )
@@ -43,13 +42,13 @@ from .progress import Progress
 )
 @click.option(
     "--iterations",
-    type=click.IntRange(min=1),
+    type=number_type(ITERATIONS),
     metavar="N",
     help="Iterations of the CRF solver.  [default: the size's]",
 )
 @click.option(
     "--repeat",
-    type=click.IntRange(min=1),
+    type=number_type(REPEATS),
     default=5,
     metavar="N",
     help="Runs to take the median of, after a warm-up that compiles.",

@@ -10,7 +10,7 @@ import click
 
 from ..errors import InputError
 from .exits import EXIT_FAILURE
-from .options import device_option, threads_option
+from .options import device_option, max_pixels_option, threads_option
 from .text import with_flags
 
 if TYPE_CHECKING:
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
 @click.argument("right")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--strict", is_flag=True, help="Exit with code 1 if anything is found.")
+@max_pixels_option
 @device_option
 @threads_option
 def check(
-    left: str, right: str, as_json: bool, strict: bool, device: str, threads: int | None
+    left: str,
+    right: str,
+    as_json: bool,
+    strict: bool,
+    max_pixels: int,
+    device: str,
+    threads: int | None,
 ) -> None:
     """Say what is wrong with a pair before it is matched.
 
@@ -38,7 +45,7 @@ def check(
     from ..stereo import Stereo
     from .infer import infer
 
-    pair = read_pair(left, right)
+    pair = read_pair(left, right, max_pixels)
     findings = Stereo(SCOUT_MODEL, device, threads).check(*pair)
     if as_json:
         height, width, _ = pair[0].shape

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..limits import COUNT, FACTOR, LABELS
 from .exits import EXIT_INCOMPLETE
 from .options import (
     CommaSeparated,
     announce_device,
     device_option,
     iterations_option,
+    number_type,
     refine_option,
     threads_option,
 )
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--volume-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(FACTOR),
     default=1.0,
     metavar="S",
     help="Factor of the costs in --volumes.",
@@ -100,11 +102,11 @@ if TYPE_CHECKING:
     help="Only these scenes; '*' stands for anything.",
 )
 @click.option(
-    "--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N scenes of those."
+    "--limit", type=number_type(COUNT), metavar="N", help="Only the first N scenes of those."
 )
 @click.option(
     "--disparities",
-    type=click.IntRange(min=1),
+    type=number_type(LABELS),
     metavar="N",
     help="Number of labels.  [default: ndisp of calib.txt; 256 for KITTI; enough for the truth]",
 )

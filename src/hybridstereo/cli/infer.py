@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError, OutputError
+from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
 from .options import (
+    ByteCount,
     LabelCount,
     announce_device,
     device_option,
     iterations_option,
+    max_pixels_option,
+    number_type,
     refine_option,
     threads_option,
 )
@@ -25,11 +30,21 @@ from .progress import Progress
 
 # Of the pixels on the first or last label: above this the user hears of it.
 _MANY_AT_ENDS = 0.01
+_SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ..options import MatchOptions
     from ..pair_check import Finding
-    from ..stereo import Stereo, StereoResult
+    from ..result import StereoResult
+    from ..stereo import Stereo
+
+
+# Names that every scene of a benchmark has (Middlebury, ETH3D), and folders below a scene.
+_ANY_SCENE = re.compile(r"(im|view)\d", re.IGNORECASE)
+_INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
@@ -41,7 +56,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Disparity map to write; the suffix picks the format: .pfm, .png (KITTI, 16 bit, x256), "
     ".npy or .tif (float). '-' writes PFM to standard output.  "
-    "[default: <left>_disparity.pfm in this folder]",
+    "[default: <left>_disparity.pfm in this folder; Teddy_im0_disparity.pfm for Teddy/im0.png]",
 )
 @click.option(
     "--color",
@@ -64,14 +79,14 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--min-disparity",
-    type=float,
+    type=number_type(DISPARITY),
     metavar="M",
     help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
     "model's]",
 )
 @click.option(
     "--step",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
 )
@@ -107,6 +122,19 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="Compute nothing if the check finds anything.")
 @click.option(
+    "--scale",
+    type=click.Choice(["1", "1/2", "1/4"]),
+    default="1",
+    help="Match smaller views and enlarge the map: for a quick look, or for very large images.",
+)
+@click.option(
+    "--max-memory",
+    type=ByteCount(),
+    metavar="SIZE",
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in strips of rows.  "
+    "[default: 80 % of what is free]",
+)
+@click.option(
     "--volume",
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
@@ -115,7 +143,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--volume-scale",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(FACTOR),
     default=1.0,
     metavar="S",
     help="Factor of those costs: the penalties suit costs that differ by up to about 1.",
@@ -128,6 +156,7 @@ if TYPE_CHECKING:
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@max_pixels_option
 @device_option
 @threads_option
 @click.option(
@@ -146,10 +175,13 @@ def infer(
     rectify: bool,
     check: bool,
     strict: bool,
+    scale: str,
+    max_memory: int | None,
     volume: str | None,
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
+    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -180,7 +212,7 @@ def infer(
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
     from ..clock import StageClock
-    from ..io.images import read_pair
+    from ..io.images import read_image, read_pair
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -204,7 +236,8 @@ def infer(
         show = progress.stage
         clock = StageClock(show)
         if volume is None:
-            pair = read_pair(left, str(right))
+            show("reading")
+            pair = read_pair(left, str(right), max_pixels)
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
@@ -216,14 +249,23 @@ def infer(
                 *pair,
                 **chosen,
                 rectify=rectify,
+                scale=_SCALES[scale],
+                max_memory=max_memory,
                 volumes=wants_volumes,
                 on_stage=show,
+                on_strip=lambda done, all_: progress.advance(
+                    done / all_, f"strip {done + 1} of {all_}"
+                ),
             )
         else:
-            result = _optimise(stereo, left, volume, volume_scale, settings, wants_volumes, show)
+            show("reading")
+            image = read_image(left, max_pixels)
+            result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
+    paths = (output, color, save_volume, save_volume_crf)
+    replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_map(result, output, color)
     for name, path, values in (
         ("volume", save_volume, result.costs),
@@ -234,6 +276,8 @@ def infer(
             write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
     _tell_range(result)
+    for path in replaced:
+        click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
         report = _report(stereo, result, model, method, outputs)
         report["check"] = None if findings is None else finding_reports(findings)
@@ -244,8 +288,17 @@ def infer(
 
 
 def _default_outputs(left: str) -> tuple[str, str]:
-    """Map and picture in the working directory, named after the left image."""
+    """Map and picture in the working directory, named after the left image.
+
+    Where every scene has an image of that name, the scene's folder comes first: the maps of Teddy
+    and Cones would otherwise take turns as im0_disparity.pfm.
+    """
     stem = "stdin" if left == "-" else Path(left).stem
+    if left != "-" and _ANY_SCENE.fullmatch(stem):
+        for folder in Path(os.path.abspath(left)).parents:
+            stem = f"{folder.name}_{stem}" if folder.name else stem
+            if not _INSIDE_SCENE.fullmatch(folder.name):
+                break
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
 
 
@@ -302,7 +355,7 @@ def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str,
 
 def _optimise(
     stereo: Stereo,
-    left: str,
+    image: NDArray[np.float32],
     volume: str,
     scale: float,
     settings: MatchOptions,
@@ -310,14 +363,12 @@ def _optimise(
     on_stage: Callable[[str], None],
 ) -> StereoResult:
     """The CRF on the costs of another matcher."""
-    from ..io.images import read_image
     from ..io.volumes import read_volume
     from ..labels import LabelRange, labels_for
+    from ..memory import volume_memory
 
-    on_stage("reading")
-    image = read_image(left)
     height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale)
+    stored = read_volume(volume, height, width, scale, volume_memory())
     count = stored.costs.shape[2]
     of_file = LabelRange(stored.min_disparity, count, stored.step)
     return stereo.optimise(
@@ -401,6 +452,7 @@ def _report(
             "at_ends": result.at_range_ends,
         },
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
+        "strips": result.strips,
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,
@@ -408,6 +460,8 @@ def _report(
         "memory": {
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
-            "estimated_bytes": inference_memory(stereo.model, height, width, label_range.count),
+            "estimated_bytes": inference_memory(
+                stereo.model, height, width, label_range.count, method, stereo.threads
+            ),
         },
     }

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import click
+
+from ..limits import ITERATIONS, LABELS, MAX_PIXELS, PIXELS, THREADS, Limits
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers that NaN does not lie in; click's compares in vain."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is not finite before the ends are compared."""
+        number = float(click.FLOAT.convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return float(super().convert(number, param, ctx))
+
+
+def number_type(limits: Limits) -> click.IntRange | click.FloatRange:
+    """The type of an option that takes a number within limits; all numeric options have it."""
+    if limits.whole:
+        return click.IntRange(int(limits.least), int(limits.most))
+    return FiniteRange(limits.least, limits.most, limits.above, limits.below)
 
 
 class DeviceName(click.ParamType):
@@ -25,22 +49,42 @@ class DeviceName(click.ParamType):
         return str(value)
 
 
+_LONGEST_NUMBER = 20  # characters
+
+
 class LabelCount(click.ParamType):
     """A number of labels, or ``auto``."""
 
     name = "labels"
-    _number = click.IntRange(min=1)
+    _number = number_type(LABELS)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | str:
-        """Refuse numbers below 1."""
+        """Refuse numbers that are out of bounds."""
         if value == "auto":
             return "auto"
         try:
             return int(self._number.convert(value, param, ctx))
         except click.BadParameter:
-            return self.fail(f"'{value}' is neither 'auto' nor a whole number above 0", param, ctx)
+            return self.fail(f"'{value}' is neither 'auto' nor {LABELS}", param, ctx)
+
+
+class ByteCount(click.ParamType):
+    """An amount of memory: a number of bytes, or with a unit, ``500M`` or ``4GiB``."""
+
+    name = "bytes"
+    _pattern = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Units are powers of 1024, as free(1) counts."""
+        if isinstance(value, int):
+            return value
+        match = self._pattern.fullmatch(value.strip())
+        if match is None or len(value) > _LONGEST_NUMBER:
+            self.fail(f"'{value}' is not an amount of memory such as 4G or 500M", param, ctx)
+        power = " kmgt".index(match[2].lower() or " ")
+        return int(float(match[1]) * 1024**power)
 
 
 device_option = click.option(
@@ -50,23 +94,37 @@ device_option = click.option(
     help="Where to compute; auto takes a GPU if there is one.",
 )
 threads_option = click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="CPU threads.  [default: all cores]"
+    "--threads", type=number_type(THREADS), metavar="N", help="CPU threads.  [default: all cores]"
 )
 
 
 def announce_device(device: str) -> None:
-    """Say on standard error what ``auto`` takes, where somebody could expect a GPU."""
+    """Say on standard error what a user may wonder about before the work begins.
+
+    That is what ``auto`` takes, where somebody could expect a GPU, and why the device's kernels are
+    compiled again although an earlier run did so.
+    """
+    from ..kernelcache import explain_no_cache
     from ..kernels import explain_choice, select
 
     if device == "auto" and (note := explain_choice(select(device))):
         click.echo(note, err=True)
+    if note := explain_no_cache():
+        click.echo(f"hstereo: {note}.", err=True)
 
 
 iterations_option = click.option(
     "--iterations",
-    type=click.IntRange(min=1),
+    type=number_type(ITERATIONS),
     metavar="N",
     help="Iterations of the CRF solver.  [default: the model's, usually 5]",
+)
+max_pixels_option = click.option(
+    "--max-pixels",
+    type=number_type(PIXELS),
+    default=MAX_PIXELS,
+    metavar="N",
+    help="Refuse an image whose header states more, before it is decoded.",
 )
 refine_option = click.option(
     "--refine/--no-refine",

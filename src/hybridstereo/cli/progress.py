@@ -93,4 +93,9 @@ class Progress:
         self._write(_CLEAR + text[: shutil.get_terminal_size().columns - 1])
 
     def _write(self, text: str) -> None:
-        click.echo(text, file=self._stream, nl=False)
+        try:
+            click.echo(text, file=self._stream, nl=False)
+        except BrokenPipeError:
+            raise  # as for all programs in a pipe: nobody listens any more
+        except OSError:
+            pass  # a log on a full disk is no reason to stop hours of work

@@ -6,23 +6,40 @@ from typing import Any
 
 import click
 
+from ..limits import SCENE_DISPARITY, SCENE_OBJECTS, SCENE_SIDE, SCENES, SEED
+from .options import number_type
 from .progress import Progress
 
 
 @click.command(short_help="Generate synthetic stereo scenes with exact ground truth.")
 @click.argument("folder", metavar="DIR")
-@click.option("--count", type=click.IntRange(min=1), default=1, help="Number of scenes.")
+@click.option("--count", type=number_type(SCENES), default=1, help="Number of scenes.")
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=number_type(SEED),
     default=0,
     help="Seed of the first scene; scene i uses seed + i. The same seed gives the same scene.",
 )
-@click.option("--width", type=int, default=512, help="Columns of the images.")
-@click.option("--height", type=int, default=384, help="Rows of the images.")
-@click.option("--min-disparity", type=float, default=2.0, help="Smallest disparity, in pixels.")
-@click.option("--max-disparity", type=float, default=63.0, help="Largest disparity, in pixels.")
-@click.option("--objects", type=int, default=16, help="Objects to place in front of the walls.")
+@click.option("--width", type=number_type(SCENE_SIDE), default=512, help="Columns of the images.")
+@click.option("--height", type=number_type(SCENE_SIDE), default=384, help="Rows of the images.")
+@click.option(
+    "--min-disparity",
+    type=number_type(SCENE_DISPARITY),
+    default=2.0,
+    help="Smallest disparity, in pixels.",
+)
+@click.option(
+    "--max-disparity",
+    type=number_type(SCENE_DISPARITY),
+    default=63.0,
+    help="Largest disparity, in pixels.",
+)
+@click.option(
+    "--objects",
+    type=number_type(SCENE_OBJECTS),
+    default=16,
+    help="Objects to place in front of the walls.",
+)
 @click.option(
     "--photometric",
     is_flag=True,

@@ -92,10 +92,20 @@ def format_info(info: dict[str, Any], command: click.Command) -> str:
     rows.append(("cuda", "usable" if cuda["usable"] else f"not usable: {cuda['reason']}"))
     if not cuda["usable"]:
         rows.append(("", f"{with_flags(cuda['fix'], command)}."))
+    rows.append(("cache", format_cache(info["cache"])))
     about = [line for name, model in info["models"].items() for line in _about(name, model)]
     rows += [("" if index else "models", line) for index, line in enumerate(about)]
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}" for label, value in rows)
+
+
+def format_cache(cache: dict[str, Any]) -> str:
+    """The line about the compiled kernels that are kept, from `describe_cache`."""
+    from ..system import format_bytes
+
+    contents = f"{cache['kernels']} compiled kernels, {format_bytes(cache['bytes'])}"
+    state = "used" if cache["used"] else f"not used: {cache['problem']}"
+    return f"{cache['folder'] or 'no folder'}: {contents}, {state}"
 
 
 def _about(name: str, model: dict) -> list[str]:

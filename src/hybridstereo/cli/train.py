@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import click
 
-from .options import CommaSeparated, announce_device, device_option, threads_option
+from ..limits import SIDE, TRAINING
+from .exits import EXIT_SIGNALLED
+from .options import CommaSeparated, announce_device, device_option, number_type, threads_option
 from .progress import Progress
 
 
@@ -17,10 +20,10 @@ class _Size(click.ParamType):
     name = "HxW"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
-        height, cross, width = str(value).lower().partition("x")
-        if not cross or not height.isdigit() or not width.isdigit() or "0" in (height, width):
+        size = re.fullmatch(r"(\d{1,5})[xX](\d{1,5})", str(value), re.ASCII)
+        if size is None or int(size[1]) not in SIDE or int(size[2]) not in SIDE:
             self.fail(f"'{value}' is not a size such as 192x320 (height x width).", param, ctx)
-        return int(height), int(width)
+        return int(size[1]), int(size[2])
 
 
 @click.command(short_help="Train a model on KITTI, Middlebury, generated scenes or your own pairs.")
@@ -49,15 +52,17 @@ class _Size(click.ParamType):
 )
 @click.option(
     "--layers",
-    type=click.IntRange(min=1),
+    type=number_type(TRAINING["layers"]),
     help="Layers of the Unary-CNN; more than those of --init deepen it.  [default: those of "
     "--init, else 3]",
 )
-@click.option("--filters", type=click.IntRange(min=1), default=100, help="Filters per layer.")
+@click.option(
+    "--filters", type=number_type(TRAINING["filters"]), default=100, help="Filters per layer."
+)
 @click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
 @click.option(
     "--pyramid",
-    type=click.IntRange(0, 2),
+    type=number_type(TRAINING["pyramid"]),
     metavar="0|1|2",
     help="Also match the images at half size (1), and at quarter size (2), and add the costs.  "
     "[default: as --init, else 0]",
@@ -68,18 +73,18 @@ class _Size(click.ParamType):
     help="Model, or run folder, to start from.  [default: random weights]",
 )
 @click.option(
-    "--epochs", type=click.FloatRange(min=0, min_open=True), help="Passes over the data per stage."
+    "--epochs", type=number_type(TRAINING["epochs"]), help="Passes over the data per stage."
 )
 @click.option(
     "--steps",
-    type=click.IntRange(min=1),
+    type=number_type(TRAINING["steps"]),
     help="Updates per stage.  [default: 4000 for unary, 800 for joint and full]",
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Time for all stages together. Of --epochs, --steps and --minutes the first to be "
-    "reached ends a stage.",
+    type=number_type(TRAINING["minutes"]),
+    help="Time for all stages together, grid searches included. Of --epochs, --steps and "
+    "--minutes the first to be reached ends a stage.",
 )
 @click.option("--crop", type=_Size(), help="Train on random crops.  [default: complete images]")
 @click.option(
@@ -93,7 +98,7 @@ class _Size(click.ParamType):
     help="Flip, scale and slightly misalign pairs; in half of them, vary gain, gamma, colour, "
     "lighting and noise per view, contrast, shadows and clipping of both.",
 )
-@click.option("--batch", type=click.IntRange(min=1), default=1, help="Pairs per update.")
+@click.option("--batch", type=number_type(TRAINING["batch"]), default=1, help="Pairs per update.")
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "muon"]),
@@ -102,17 +107,20 @@ class _Size(click.ParamType):
 )
 @click.option(
     "--lr",
-    type=click.FloatRange(min=0, min_open=True),
+    type=number_type(TRAINING["lr"]),
     help="Learning rate for a loss averaged over pixels.  [default: 0.1 for unary, 0.015 with 5 "
     "or more layers; 0.02 for joint and full; with muon 0.05 for unary, 0.005 for joint and full]",
 )
-@click.option(
-    "--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, help="Momentum."
-)
+@click.option("--momentum", type=number_type(TRAINING["momentum"]), default=0.9, help="Momentum.")
 @click.option("--nesterov/--no-nesterov", default=True, help="Nesterov's variant of momentum.")
-@click.option("--weight-decay", type=click.FloatRange(min=0), default=0.0, help="Weight decay.")
 @click.option(
-    "--clip-norm", type=click.FloatRange(min=0), default=5.0, help="Gradient norm limit; 0: none."
+    "--weight-decay", type=number_type(TRAINING["weight_decay"]), default=0.0, help="Weight decay."
+)
+@click.option(
+    "--clip-norm",
+    type=number_type(TRAINING["clip_norm"]),
+    default=5.0,
+    help="Gradient norm limit; 0: none.",
 )
 @click.option(
     "--schedule",
@@ -125,9 +133,11 @@ class _Size(click.ParamType):
     default=True,
     help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
 )
-@click.option("--gamma", type=click.FloatRange(min=0), default=0.2, help="Weight of the task loss.")
 @click.option(
-    "--tau", type=click.FloatRange(min=0), default=3.0, help="Truncation of the task loss."
+    "--gamma", type=number_type(TRAINING["gamma"]), default=0.2, help="Weight of the task loss."
+)
+@click.option(
+    "--tau", type=number_type(TRAINING["tau"]), default=3.0, help="Truncation of the task loss."
 )
 @click.option(
     "--infer-unknown/--ignore-unknown",
@@ -135,14 +145,18 @@ class _Size(click.ParamType):
     help="Where the truth is unknown, train joint and full towards the CRF's solution with the "
     "known pixels fixed, or not at all.",
 )
-@click.option("--iterations", type=click.IntRange(min=1), default=5, help="Dual_MM iterations.")
+@click.option(
+    "--iterations", type=number_type(TRAINING["iterations"]), default=5, help="Dual_MM iterations."
+)
 @click.option(
     "--disparities",
-    type=click.IntRange(min=1),
+    type=number_type(TRAINING["disparities"]),
     help="Labels to train with, and the default of the trained model; validation keeps the data "
     "set's range.  [default: what each pair's data set says]",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of everything random.")
+@click.option(
+    "--seed", type=number_type(TRAINING["seed"]), default=0, help="Seed of everything random."
+)
 @click.option(
     "--val-scenes",
     type=CommaSeparated(click.STRING),
@@ -170,19 +184,25 @@ class _Size(click.ParamType):
 )
 @click.option(
     "--val-fraction",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=number_type(TRAINING["val_fraction"]),
     default=0.2,
     help="Share of the scenes kept for validation.",
 )
 @click.option(
-    "--validate-every", type=click.IntRange(min=1), default=200, help="Steps between validations."
+    "--validate-every",
+    type=number_type(TRAINING["validate_every"]),
+    default=200,
+    help="Steps between validations.",
 )
 @click.option(
-    "--checkpoint-every", type=click.IntRange(min=1), default=50, help="Steps between checkpoints."
+    "--checkpoint-every",
+    type=number_type(TRAINING["checkpoint_every"]),
+    default=50,
+    help="Steps between checkpoints.",
 )
 @click.option(
     "--cache-gigabytes",
-    type=click.FloatRange(min=0),
+    type=number_type(TRAINING["cache_gigabytes"]),
     default=2.0,
     help="Memory for decoded images.",
 )
@@ -204,10 +224,12 @@ def train(
     DATASET is kitti, middlebury, synthetic (generated, needs no files) or csv (your own pairs, one
     line 'left,right,disparity[,mask]' each), or a mixture such as 'synthetic:1,middlebury:2'.
 
-    Ctrl-C saves and exits with 130; --resume continues, bit for bit.
+    Ctrl-C saves and exits with 130, SIGTERM and SIGHUP likewise with 143 and 129; --resume
+    continues, bit for bit.
     """
     from ..datasets import parse_roots
     from ..models.zoo import BEST_MODEL
+    from ..training.interrupts import TerminatedError
     from ..training.run import TrainOptions
     from ..training.run import train as run
     from .training_progress import TrainingProgress
@@ -224,5 +246,9 @@ def train(
     announce_device(device)
     with Progress() as progress:
         reporter = TrainingProgress(progress, context.command)
-        run(train_options, output, device=device, threads=threads, reporter=reporter)
+        try:
+            run(train_options, output, device=device, threads=threads, reporter=reporter)
+        except TerminatedError as error:
+            progress.message(f"hstereo: ended by {error.signal.name}")
+            context.exit(EXIT_SIGNALLED + error.signal)
     click.echo(os.path.join(output, BEST_MODEL))

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.datasets.shadows import shadows
 from hybridstereo.errors import InputError
+from hybridstereo.opencv import cv2
 from hybridstereo.pyramid import level_statistics
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]

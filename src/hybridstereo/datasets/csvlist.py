@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import os
 from functools import partial
 from pathlib import Path
 
 from hybridstereo.datasets.pair import StereoPair, build_pair
 from hybridstereo.datasets.samples import Sample
-from hybridstereo.errors import InputError
+from hybridstereo.errors import InputError, shortened
 from hybridstereo.io.disparity import read_disparity
-from hybridstereo.io.images import read_bytes, read_pair
+from hybridstereo.io.files import read_file
+from hybridstereo.io.images import read_pair
 from hybridstereo.io.mask import read_mask
 
 EXPECTED = (
@@ -18,6 +20,8 @@ EXPECTED = (
     "pair, with paths relative to the file; see data/README.md"
 )
 
+_MOST_BYTES = 1 << 26  # a million pairs with long names
+_LONGEST_PATH = 200  # in a message
 _COLUMNS = ("left", "right", "disparity", "mask")
 _REQUIRED = _COLUMNS[:3]
 _HEADER_COLUMNS = (*_COLUMNS, "scene")
@@ -53,7 +57,11 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
     warnings: list[str] = []
     for line, row in _rows(path):
         files = {name: path.parent / row[name] for name in _COLUMNS if row.get(name)}
-        missing = [str(file) for file in files.values() if not file.is_file()]
+        missing = [
+            shortened(str(file), _LONGEST_PATH)
+            for file in files.values()
+            if not os.path.isfile(file)
+        ]
         if missing:
             warnings.append(f"{path}, line {line} is left out: {', '.join(missing)} missing")
             continue
@@ -73,7 +81,7 @@ def find_samples(root: Path) -> tuple[list[Sample], list[str]]:
 
 
 def _csv_file(root: Path) -> Path:
-    if not root.is_dir():
+    if not os.path.isdir(root):
         return root
     found = sorted(root.glob("*.csv"))
     if len(found) != 1:
@@ -84,7 +92,7 @@ def _csv_file(root: Path) -> Path:
 def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     """The number and the cells, by column, of every line that describes a pair."""
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_file(path, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file", hint=EXPECTED) from error
     columns: tuple[str, ...] | None = None
@@ -92,7 +100,10 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True))]
+        except csv.Error as error:  # a cell too long, or in Python 3.10 a null character
+            raise InputError(f"{path}, line {number}: {error}", hint=EXPECTED) from error
         if columns is None:
             columns = _header(cells)
             if columns is not None:
@@ -102,7 +113,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         row = dict(zip(columns, cells, strict=False))
         if len(cells) > len(columns) or not all(row.get(name) for name in _REQUIRED):
             raise InputError(
-                f"{path}, line {number}: {line.strip()!r} is not {','.join(columns)}",
+                f"{path}, line {number}: '{shortened(line.strip())}' is not {','.join(columns)}",
                 hint="Write the paths of the left image, the right image and the disparity map",
             )
         rows.append((number, row))

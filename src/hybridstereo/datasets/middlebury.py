@@ -22,7 +22,7 @@ from hybridstereo.datasets.samples import Conditions, Sample
 from hybridstereo.errors import InputError
 from hybridstereo.io.calib import Calibration, read_calibration
 from hybridstereo.io.disparity import read_disparity
-from hybridstereo.io.images import decode_pixels, read_bytes, read_pair
+from hybridstereo.io.images import read_pair, read_pixels
 from hybridstereo.io.mask import read_mask
 from hybridstereo.rectification import Camera
 
@@ -305,7 +305,7 @@ def _truth(files: _Files, path: Path, height: int) -> Disparity:
     """Read the truth of one view."""
     if files.layout.encoding is None:
         return read_disparity(path)
-    stored = decode_pixels(read_bytes(path), str(path))
+    stored = read_pixels(path)
     if stored.dtype != np.uint8 or stored.ndim != 2:
         raise InputError(
             f"{path} is not a disparity map as Middlebury stored it before 2014",

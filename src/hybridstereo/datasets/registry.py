@@ -191,7 +191,7 @@ def _found(name: str, find: Finder, roots: Sequence[Path]) -> tuple[list[Sample]
     found: list[tuple[Path, Sample]] = []
     warnings: list[str] = []
     for root in roots:
-        if not root.exists():
+        if not os.path.exists(root):
             raise InputError(f"{root}, the root of {name}, does not exist", hint=expected)
         samples, missing = find(root)
         if not samples:

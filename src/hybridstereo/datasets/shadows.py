@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.datasets.pair import Disparity, StereoPair
+from hybridstereo.opencv import cv2
 
 Field = NDArray[np.float32]
 

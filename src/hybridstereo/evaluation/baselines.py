@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-import cv2
 import numpy as np
 
 from ..datasets import StereoPair
 from ..errors import InputError
 from ..metrics import fill_background
-from ..opencv import opencv_threads, penalties, sgbm_matcher, supported_disparities
+from ..opencv import cv2, opencv_threads, penalties, sgbm_matcher, supported_disparities
 from ..synthetic import quantised
 from .methods import Outcome
 from .results import MethodInfo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from ..datasets import Dataset, open_dataset, rectified
 from ..datasets.registry import Roots
 from ..device import open_backend
 from ..errors import InputError
+from ..limits import COUNT, FACTOR
 from ..models.zoo import DEFAULT_MODEL
 from ..options import MatchOptions
 from ..stereo import Stereo
@@ -64,6 +66,11 @@ class EvalOptions:
     match: MatchOptions = field(default_factory=MatchOptions)
     compare_default: bool = True
     rectify: bool = False
+
+    def __post_init__(self) -> None:
+        FACTOR.check(self.volume_scale, "`volume_scale` is")
+        if self.limit is not None:
+            COUNT.check(self.limit, "`limit` is")
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,7 @@ def _maps_method(value: str) -> MapsMethod:
 
 def existing_folder(name: str) -> Path:
     """The folder, if there is one."""
-    if not Path(name).is_dir():
+    if not os.path.isdir(name):
         raise InputError(f"{name} is not a folder", "Give the folder that holds the files")
     return Path(name)
 
@@ -264,7 +271,7 @@ def named(value: str) -> tuple[str, str]:
     An existing file may have a ``=`` in its name.
     """
     label, equals, file = value.partition("=")
-    if equals and label and file and "/" not in label and not Path(value).exists():
+    if equals and label and file and "/" not in label and not os.path.exists(value):
         return label, file
     path = Path(value)
     return path.stem or str(path), value
@@ -283,7 +290,7 @@ def unique_names(methods: Sequence[Method]) -> list[Method]:
 
 
 def _guessed_rules(truth: Path) -> str:
-    if truth.is_dir():
+    if os.path.isdir(truth):
         if any(truth.glob("*/disp0GT.pfm")):
             return "middlebury"
         if any(truth.glob("*.png")):
@@ -294,4 +301,4 @@ def _guessed_rules(truth: Path) -> str:
 def _guessed_file_rules(truth: Path) -> str:
     if truth.suffix.lower() == ".png":
         return "kitti"
-    return "middlebury" if truth.with_name("calib.txt").is_file() else "plain"
+    return "middlebury" if os.path.isfile(truth.parent / "calib.txt") else "plain"

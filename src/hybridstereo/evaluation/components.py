@@ -6,6 +6,7 @@ Models with a pyramid, which the paper has not, get one more column, +pyramid af
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,7 +91,7 @@ def component_table(
     groups: list[tuple[str, dict[str, StereoModel]]] = []
     files: dict[str, StereoModel] = {}
     for label, path in models:
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             groups.append((label, _stages_of_run(Path(path))))
             continue
         stage = _STAGE_OF.get(label.lower().removeprefix("+"))
@@ -112,7 +113,9 @@ def component_table(
 
 def _stages_of_run(folder: Path) -> dict[str, StereoModel]:
     found = {stage: stage_model(folder, stage) for stage in STAGES}
-    present = {stage: load_model(str(path)) for stage, path in found.items() if path.is_file()}
+    present = {
+        stage: load_model(str(path)) for stage, path in found.items() if os.path.isfile(path)
+    }
     if not present:
         names = ", ".join(path.name for path in found.values())
         raise InputError(

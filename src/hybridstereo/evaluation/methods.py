@@ -14,8 +14,10 @@ from ..errors import InputError
 from ..io.disparity import MAP_SUFFIXES, read_disparity
 from ..io.volumes import VOLUME_SUFFIXES, read_volume
 from ..labels import LabelRange
+from ..memory import volume_memory
 from ..options import MatchOptions
-from ..stereo import Stereo, StereoResult
+from ..result import StereoResult
+from ..stereo import Stereo
 from .results import MethodInfo
 from .scenes import Scene, find_file
 
@@ -181,7 +183,7 @@ class VolumesMethod:
         if not pair.has_left:
             raise InputError("there is no left image for the edge weights", "Evaluate a data set")
         path = find_file(self._folder, scene.keys, VOLUME_SUFFIXES)
-        volume = read_volume(path, pair.height, pair.width, self._scale)
+        volume = read_volume(path, pair.height, pair.width, self._scale, volume_memory())
         result = self._stereo.optimise(
             volume.costs,
             pair.left,

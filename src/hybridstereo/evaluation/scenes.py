@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def folder_scenes(truth: Path, masks: Path | None = None) -> list[Scene]:
         A folder of masks with the same names, or None; Middlebury's own masks are found without
         it.
     """
-    if not truth.is_dir():
+    if not os.path.isdir(truth):
         raise InputError(f"{truth} is not a folder", "Name the folder of the truth maps with `gt`")
     files = sorted(p for p in truth.iterdir() if p.suffix.lower() in MAP_SUFFIXES)
     scenes = [_file_scene(file, masks) for file in files]
@@ -86,7 +87,7 @@ def _file_scene(file: Path, masks: Path | None) -> Scene:
 def _middlebury_scene(file: Path, masks: Path | None) -> Scene:
     folder = file.parent
     own = folder / "mask0nocc.png"
-    mask = own if own.is_file() else None
+    mask = own if os.path.isfile(own) else None
     if masks is not None:
         mask = _mask_of(masks, folder.name)
     return Scene(folder.name, (folder.name,), partial(load_files, file, mask))
@@ -94,7 +95,7 @@ def _middlebury_scene(file: Path, masks: Path | None) -> Scene:
 
 def _mask_of(masks: Path, name: str) -> Path:
     path = masks / f"{name}.png"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}, the mask of {name}, does not exist")
     return path
 
@@ -109,9 +110,9 @@ def load_files(truth: Path, mask: Path | None) -> StereoPair:
             f" {disparity.shape[1]}x{disparity.shape[0]}",
             "Both must belong to the same image",
         )
-    calib, left = truth.with_name("calib.txt"), truth.with_name("im0.png")
-    calibration = read_calibration(calib) if calib.is_file() else Calibration()
-    image = read_image(left) if left.is_file() else NO_IMAGE
+    calib, left = truth.parent / "calib.txt", truth.parent / "im0.png"
+    calibration = read_calibration(calib) if os.path.isfile(calib) else Calibration()
+    image = read_image(left) if os.path.isfile(left) else NO_IMAGE
     if image.shape[:2] != disparity.shape:
         image = NO_IMAGE  # of another resolution; it would only serve the report
     return truth_pair(
@@ -147,8 +148,8 @@ def find_file(folder: Path, keys: Sequence[str], suffixes: Sequence[str]) -> Pat
     file with one of the suffixes in the folder ``<key>``.
     """
     for key in keys:
-        found = [p for suffix in suffixes if (p := folder / f"{key}{suffix}").is_file()]
-        if not found and (folder / key).is_dir():
+        found = [p for suffix in suffixes if os.path.isfile(p := folder / f"{key}{suffix}")]
+        if not found and os.path.isdir(folder / key):
             inside = sorted(p for p in (folder / key).iterdir() if p.suffix.lower() in suffixes)
             named = [p for p in inside if re.fullmatch(r"disp0(?!GT).*", p.stem)]
             found = named or inside

@@ -13,6 +13,7 @@ Middlebury v3
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,7 +114,10 @@ def write_submission(
 
 
 def _kitti_scenes(root: Path) -> list[Scene]:
-    for testing in (root, root / "testing", *sorted(root.glob("*/testing"))):
+    places: list[Path] = []
+    if os.path.isdir(root):
+        places = [root, root / "testing", *sorted(root.glob("*/testing"))]
+    for testing in places:
         lefts = sorted((testing / "image_2").glob("*_10.png"))
         if lefts and testing.name == "testing":
             return [
@@ -131,8 +135,8 @@ def _kitti_scenes(root: Path) -> list[Scene]:
 
 
 def _middlebury_scenes(root: Path) -> list[Scene]:
-    parts = [p for p in sorted(root.iterdir()) if _resolution(p)] if root.is_dir() else []
-    folders = [scene for part in parts for scene in sorted(part.iterdir()) if scene.is_dir()]
+    parts = [p for p in sorted(root.iterdir()) if _resolution(p)] if os.path.isdir(root) else []
+    folders = [scene for part in parts for scene in sorted(part.iterdir()) if os.path.isdir(scene)]
     if not folders:
         raise InputError(
             f"{root} holds no scenes of the Middlebury benchmark",

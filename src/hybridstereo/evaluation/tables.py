@@ -91,7 +91,7 @@ def format_csv(evaluation: Evaluation) -> str:
 
     The first column tells them apart: ``image``, ``mean`` (or ``weighted mean``), ``pooled``;
     ``median`` and ``standard error`` over the scenes; ``worst`` has the highest value of each
-    figure, and the scene that is the worst by the figure to rank by.
+    figure, and the scene that is the worst by the figure to rank by. One scene has no such lines.
     """
     names = list(dict.fromkeys(n for result in evaluation.results for n in result.figures))
     stream = io.StringIO()
@@ -114,7 +114,8 @@ def format_csv(evaluation: Evaluation) -> str:
             seconds = "" if suffix else _cell(mean_seconds(evaluation, method.name))
             figures = [_cell(means.get(name + suffix)) for name in names]
             writer.writerow([row, "", method.name, *figures, seconds, ""])
-    for attribute in ("median", "standard_error", "worst"):
+    several = len(evaluation.scenes) > 1
+    for attribute in ("median", "standard_error", "worst") if several else ():
         for method in evaluation.methods:
             primary = spread_of(evaluation, method.name)
             scene = primary.worst_scene if primary and attribute == "worst" else ""

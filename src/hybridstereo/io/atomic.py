@@ -1,16 +1,26 @@
-"""Files that appear complete or not at all."""
+"""Files that appear complete or not at all, even if the program is killed or the power fails.
+
+What is written goes to a temporary file beside the target, then to the disk, then to its name. A
+program that is killed leaves its temporary file behind; the next one that writes into the same
+folder removes it. It knows them by their names, and that nobody uses one any more by the lock that
+a writer holds on its own until the end: a lock ends with its process, also with one on another
+machine or in another container, where process numbers would say nothing.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hybridstereo.errors import OutputError
+from hybridstereo.io.locks import try_lock
 
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space or choose another folder",
@@ -20,6 +30,12 @@ _HINTS = {
     errno.ENAMETOOLONG: "Choose a shorter file name",
 }
 _OTHER_FOLDER = "Choose a folder that you may write to"
+
+_MARK = ".hstereo"
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{12}" + re.escape(_MARK) + r"(\.[^.]*)?", re.DOTALL)
+_WINDOWS = sys.platform == "win32"  # where an open file can be neither renamed nor removed
+# Once is enough: a folder may hold many files, and a program writes many.
+_swept: set[Path] = set()
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -48,7 +64,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     except FileNotFoundError:
         mode = None
     except (OSError, ValueError) as error:
-        raise _explain(path, error) from error
+        raise write_error(path, error) from error
 
     if mode is not None:
         if stat.S_ISDIR(mode):
@@ -109,35 +125,128 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     """
     target = check_writable(path)
-    temporary = target.with_name(
-        f".{target.stem.lstrip('.')[:40]}.{secrets.token_hex(6)}{target.suffix}"
-    )
+    if target.parent not in _swept:
+        sweep_leftovers(target.parent)
+        _swept.add(target.parent)
+    temporary = target
+    descriptor = None
     try:
-        _create(temporary, like=target)
+        while descriptor is None:
+            temporary = _temporary_name(target)
+            descriptor = _create(temporary, like=target)
         yield temporary
-        _flush_to_disk(temporary)
+        # Else a power failure could leave a renamed but empty file.
+        os.fsync(descriptor)
+        if _WINDOWS:
+            os.close(descriptor)
+            descriptor = None
         os.replace(temporary, target)
+        _sync_folder(target.parent)
     except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
+        if descriptor is not None and _WINDOWS:
+            os.close(descriptor)
+            descriptor = None
+        if temporary != target:
+            with suppress(OSError):
+                temporary.unlink()
         if isinstance(error, OSError) and _concerns(error, temporary):
-            raise _explain(path, error) from error
+            raise write_error(path, error) from error
         raise
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _create(temporary: Path, like: Path) -> None:
-    """Create an empty file with the permissions that `open(like, "w")` would leave."""
+def sweep_leftovers(folder: str | os.PathLike[str]) -> list[Path]:
+    """Remove the temporary files in a folder whose writers are dead, killed while they wrote.
+
+    Files of living writers are locked and stay, as do those in a file system without locks and
+    those that belong to somebody else.
+
+    Parameters
+    ----------
+    folder
+        Where to look; not below it.
+
+    Returns
+    -------
+    list of Path
+        What was removed.
+
+    """
+    try:
+        with os.scandir(folder) as entries:
+            found = [
+                Path(entry.path)
+                for entry in entries
+                if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:  # a folder that may be written but not listed
+        return []
+    return [path for path in found if _remove_abandoned(path)]
+
+
+def _remove_abandoned(temporary: Path) -> bool:
+    """Remove a temporary file unless its writer lives; returns whether it is gone."""
+    try:
+        if _WINDOWS:  # refuses to remove what somebody has open
+            temporary.unlink()
+            return True
+        descriptor = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        if not try_lock(descriptor):
+            return False
+        temporary.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _temporary_name(target: Path) -> Path:
+    """A hidden name beside the target that nobody else uses and that `sweep_leftovers` knows."""
+    short = target.stem.lstrip(".")[:40]
+    return target.with_name(f".{short}.{secrets.token_hex(6)}{_MARK}{target.suffix}")
+
+
+def _create(temporary: Path, like: Path) -> int | None:
+    """Create an empty, locked file with the permissions that `open(like, "w")` would leave.
+
+    Returns its descriptor, or None if somebody swept the file away before it was locked.
+    """
     # Not `tempfile`, whose files are always 0600: here the kernel applies umask and default ACL.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-    with suppress(FileNotFoundError):
-        os.chmod(temporary, stat.S_IMODE(os.stat(like).st_mode))
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+    try:
+        with suppress(FileNotFoundError):
+            os.chmod(temporary, stat.S_IMODE(os.stat(like).st_mode))
+        kept = True
+        with suppress(OSError):  # without locks nobody sweeps either
+            kept = try_lock(descriptor)
+        if kept and temporary.exists():
+            return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
 
 
-def _flush_to_disk(temporary: Path) -> None:
-    """Force the contents to disk, else a power failure could leave a renamed but empty file."""
-    descriptor = os.open(temporary, os.O_RDWR)
+def _sync_folder(folder: Path) -> None:
+    """Force a new name in a folder to disk; until then a power failure can bring back the old."""
+    if _WINDOWS:
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:  # it may be written but not listed
+        return
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network drives
+            raise
     finally:
         os.close(descriptor)
 
@@ -147,7 +256,7 @@ def _concerns(error: OSError, temporary: Path) -> bool:
     return error.filename is None or str(error.filename) == str(temporary)
 
 
-def _explain(path: str | os.PathLike[str], error: OSError | ValueError) -> OutputError:
+def write_error(path: str | os.PathLike[str], error: OSError | ValueError) -> OutputError:
     """Turn an error of the operating system into one that names the file the user asked for."""
     if isinstance(error, OSError):
         reason = error.strerror or str(error)

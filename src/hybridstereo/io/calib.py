@@ -7,12 +7,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hybridstereo.errors import InputError
-from hybridstereo.io.images import read_bytes
+from hybridstereo.errors import InputError, shortened
+from hybridstereo.io.files import read_file
+from hybridstereo.limits import COUNT
 
 Matrix = tuple[tuple[float, float, float], ...]
 
 _HINT = "A line looks like ndisp=64 or cam0=[f 0 cx; 0 f cy; 0 0 1]"
+_MOST_BYTES = 1 << 16
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -78,7 +80,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
     """
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_file(path, _MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file", hint=_HINT) from error
     values: dict[str, str] = {}
@@ -87,9 +89,11 @@ def read_calibration(path: str | Path) -> Calibration:
             continue
         key, equals, value = (part.strip() for part in line.partition("="))
         if not equals or not key:
-            raise InputError(f"{path}, line {number}: {line.strip()!r} is not key=value", _HINT)
+            raise InputError(
+                f"{path}, line {number}: '{shortened(line.strip())}' is not key=value", _HINT
+            )
         if key in values:
-            raise InputError(f"{path}, line {number}: {key} is given a second time")
+            raise InputError(f"{path}, line {number}: {shortened(key)} is given a second time")
         values[key] = value
     return _Reader(str(path), values).calibration()
 
@@ -136,8 +140,8 @@ class _Reader:
         number = self._number(key)
         if number is None:
             return None
-        if number < 1 or number != int(number):
-            raise self._error(key, "a whole number of at least 1")
+        if number != int(number) or int(number) not in COUNT:
+            raise self._error(key, str(COUNT))
         return int(number)
 
     def _flag(self, key: str) -> bool | None:
@@ -160,4 +164,5 @@ class _Reader:
         return tuple((a, b, c) for a, b, c in rows)
 
     def _error(self, key: str, expected: str) -> InputError:
-        return InputError(f"{self.name}: {key}={self.values[key]} is not {expected}", hint=_HINT)
+        stated = shortened(self.values[key])
+        return InputError(f"{self.name}: {key}={stated} is not {expected}", hint=_HINT)

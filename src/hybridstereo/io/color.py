@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
+from hybridstereo.opencv import cv2
 
 _OPENCV = {
     "turbo": cv2.COLORMAP_TURBO,

@@ -19,14 +19,11 @@ from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError, OutputError, StereoError
 from hybridstereo.io.atomic import atomic_write, check_writable
-from hybridstereo.io.images import (
-    Pixels,
-    decode_pixels,
-    encode_pixels,
-    is_standard_stream,
-    read_bytes,
-    source_name,
-)
+from hybridstereo.io.files import is_standard_stream, read_bytes, source_name
+from hybridstereo.io.images import byte_limit, check_pixel_count, decode_pixels, encode_pixels
+from hybridstereo.io.npy import read_npy_header
+from hybridstereo.io.pixels import Pixels
+from hybridstereo.limits import MAX_PIXELS
 
 _KITTI_SCALE = 256
 _ANY_VALUE = "Write .pfm, .npy or .tif, which hold any disparity"
@@ -102,7 +99,8 @@ def write_disparity(path: str | Path, disparity: NDArray[np.floating]) -> None:
     ======================  ====================================================================
     ``.pfm``, ``-``         little-endian float32, rows bottom-up
     ``.png``                KITTI: 16-bit grey, 256 times the disparity, fraction cut off, 0 for
-                            invalid. A valid disparity below 1/256 therefore reads as invalid.
+                            invalid. A valid disparity below 1/256 becomes 1/256, as KITTI's own
+                            program writes it.
     ``.npy``                float32 (H, W)
     ``.tif``, ``.tiff``     float32, one channel
     ======================  ====================================================================
@@ -126,7 +124,7 @@ def write_disparity(path: str | Path, disparity: NDArray[np.floating]) -> None:
     _write_bytes(path, encode(_normalised(disparity), str(path)))
 
 
-def read_disparity(path: str | Path) -> NDArray[np.float32]:
+def read_disparity(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """Read a disparity map; the suffix tells the format.
 
     Parameters
@@ -134,6 +132,8 @@ def read_disparity(path: str | Path) -> NDArray[np.float32]:
     path
         A PFM, 16-bit PNG (KITTI), NPY or floating-point TIFF file, or ``-`` for a PFM file on
         standard input.
+    max_pixels
+        A map whose header states more is refused, and not decoded.
 
     Returns
     -------
@@ -147,7 +147,8 @@ def read_disparity(path: str | Path) -> NDArray[np.float32]:
 
     """
     decode = _DECODERS[supported_suffix(path, InputError)]
-    return _normalised(decode(read_bytes(path), source_name(path)))
+    data = read_bytes(path, byte_limit(max_pixels))
+    return _normalised(decode(data, source_name(path), max_pixels))
 
 
 def _normalised(values: Pixels) -> NDArray[np.float32]:
@@ -189,7 +190,7 @@ def _encode_pfm(disparity: NDArray[np.float32], name: str) -> bytes:
     return b"Pf\n%d %d\n-1.0\n" % (width, height) + disparity[::-1].astype("<f4").tobytes()
 
 
-def _decode_pfm(data: bytes, name: str) -> Pixels:
+def _decode_pfm(data: bytes, name: str, max_pixels: int) -> Pixels:
     header = _PFM_HEADER.match(data)
     if header is None:
         raise InputError(f"{name} has no valid PFM header", hint=_WRITE_AGAIN)
@@ -205,6 +206,7 @@ def _decode_pfm(data: bytes, name: str) -> Pixels:
         raise InputError(f"{name} states the PFM scale 0, so its byte order is unknown")
     shape = int(header["height"]), int(header["width"])
     dtype = np.dtype("<f4" if scale < 0 else ">f4")
+    check_pixel_count(shape[1], shape[0], max_pixels, name)
     return _array_from(data[header.end() :], shape, dtype, name)[::-1]
 
 
@@ -222,11 +224,12 @@ def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
             f"{scaled.max() / _KITTI_SCALE:g}): a 16-bit PNG stores 256 times the disparity",
             hint=_ANY_VALUE,
         )
-    return encode_pixels(scaled.astype(np.uint16), ".png", name)
+    stored = np.where(np.isfinite(disparity), np.maximum(scaled, 1.0), 0.0)
+    return encode_pixels(stored.astype(np.uint16), ".png", name)
 
 
-def _decode_png(data: bytes, name: str) -> Pixels:
-    stored = decode_pixels(data, name)
+def _decode_png(data: bytes, name: str, max_pixels: int) -> Pixels:
+    stored = decode_pixels(data, name, max_pixels)
     if stored.ndim != 2 or stored.dtype != np.uint16:
         raise InputError(
             f"{name} is not a disparity map as KITTI stores it",
@@ -242,22 +245,15 @@ def _encode_npy(disparity: NDArray[np.float32], name: str) -> bytes:
     return stream.getvalue()
 
 
-def _decode_npy(data: bytes, name: str) -> Pixels:
+def _decode_npy(data: bytes, name: str, max_pixels: int) -> Pixels:
     stream = io.BytesIO(data)
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version == (1, 0):
-            shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)
-        else:
-            shape, columns_first, dtype = np.lib.format.read_array_header_2_0(stream)
-    except Exception as error:
-        # The header is a Python literal; a damaged one can fail in almost any way.
-        raise InputError(f"{name} has no valid NPY header", hint=_WRITE_AGAIN) from error
+    shape, columns_first, dtype = read_npy_header(stream, name)
     if len(shape) != 2 or dtype.kind not in "fiu":
         raise InputError(
             f"{name} holds {dtype} of shape {shape}, not a disparity map",
             hint="A two-dimensional array of real numbers is needed",
         )
+    check_pixel_count(shape[1], shape[0], max_pixels, name)
     values = _array_from(
         data[stream.tell() :], shape[::-1] if columns_first else shape, dtype, name
     )
@@ -268,8 +264,8 @@ def _encode_tiff(disparity: NDArray[np.float32], name: str) -> bytes:
     return encode_pixels(disparity, ".tiff", name)
 
 
-def _decode_tiff(data: bytes, name: str) -> Pixels:
-    stored = decode_pixels(data, name)
+def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Pixels:
+    stored = decode_pixels(data, name, max_pixels)
     if stored.ndim != 2 or not np.issubdtype(stored.dtype, np.floating):
         raise InputError(
             f"{name} holds {stored.dtype} of shape {stored.shape}, not a disparity map",
@@ -305,7 +301,7 @@ _ENCODERS: dict[str, Callable[[NDArray[np.float32], str], bytes]] = {
 MAP_SUFFIXES = tuple(_ENCODERS)
 """The suffixes of disparity maps, each of which names a format."""
 
-_DECODERS: dict[str, Callable[[bytes, str], Pixels]] = {
+_DECODERS: dict[str, Callable[[bytes, str, int], Pixels]] = {
     ".pfm": _decode_pfm,
     ".png": _decode_png,
     ".npy": _decode_npy,

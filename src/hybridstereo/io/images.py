@@ -3,94 +3,42 @@
 from __future__ import annotations
 
 import os
-import re
-import struct
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError, OutputError
 from hybridstereo.io.atomic import atomic_write, check_writable
+from hybridstereo.io.files import COPY_AGAIN, is_standard_stream, read_bytes, source_name
+from hybridstereo.io.headers import image_format, image_header, pnm_maximum
 from hybridstereo.io.pixels import Pixels, check_same_size, size_text, to_rgb, to_unit
+from hybridstereo.limits import MAX_PIXELS, PIXELS
+from hybridstereo.opencv import cv2
 
-_PNG_START = b"\x89PNG\r\n\x1a\n"
-_JPEG_START = b"\xff\xd8\xff"
-# The formats we decode. OpenCV knows more, but not the same ones in every version, and for some
-# (PFM, HDR) it leaves a temporary file behind when the data are damaged.
-_FORMATS = (
-    (re.compile(re.escape(_PNG_START)), "PNG"),
-    (re.compile(re.escape(_JPEG_START)), "JPEG"),
-    (re.compile(rb"II[*+]\0|MM\0[*+]"), "TIFF"),
-    (re.compile(rb"BM"), "BMP"),
-    (re.compile(rb"P[1-6]\s"), "PPM or PGM"),
-)
-# A JPEG marker that is neither stuffing (FF00), nor filling (FFFF), nor one without a length field.
-_JPEG_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
-_JPEG_END = 0xD9
-_PNM_HEADER = re.compile(rb"P(?P<kind>[2356])" + rb"(?:\s|#[^\n]*\n)+(\d{1,9})" * 3)
-
-_COPY_AGAIN = "Copy, download or export the file again"
+# Four channels of float64, or three numbers of a PPM file as text: no pixel takes more.
+_MOST_BYTES_PER_PIXEL = 32
+_MOST_HEADER_BYTES = 1 << 24  # colour profiles, thumbnails, comments
 
 
-def read_bytes(source: str | Path) -> bytes:
-    """Read a whole file, or standard input if `source` is ``-``.
+def byte_limit(max_pixels: int) -> int:
+    """The size of the largest file that can hold so many pixels."""
+    return _MOST_BYTES_PER_PIXEL * max_pixels + _MOST_HEADER_BYTES
 
-    Parameters
-    ----------
-    source
-        A path or ``-``.
 
-    Returns
-    -------
-    bytes
-        The contents, at least one byte.
-
-    Raises
-    ------
-    InputError
-        If there is nothing to read: no such file, a folder, no permission, an empty file.
-
-    """
-    name = source_name(source)
-    try:
-        data = _read_standard_input() if is_standard_stream(source) else Path(source).read_bytes()
-    except FileNotFoundError as error:
+def check_pixel_count(width: int, height: int, max_pixels: int, name: str) -> None:
+    """Refuse a size that a header states, before there is an array of that size."""
+    if width * height > max_pixels:
         raise InputError(
-            f"{name} does not exist", hint="Check the spelling and the folder"
-        ) from error
-    except (OSError, ValueError) as error:
-        if Path(source).is_dir():
-            raise InputError(
-                f"{name} is a folder, not a file", hint="Give a file in that folder"
-            ) from error
-        if isinstance(error, PermissionError):
-            raise InputError(
-                f"{name} cannot be read: permission denied", hint="Check the file's permissions"
-            ) from error
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{name} cannot be read: {reason}") from error
-    if not data:
-        raise InputError(f"{name} is empty", hint=_COPY_AGAIN)
-    return data
+            f"{name} states {width}x{height} pixels, more than the {max_pixels} that are read",
+            hint="Use a smaller one, or allow more with `max_pixels`",
+        )
 
 
-def is_standard_stream(source: str | Path) -> bool:
-    """Whether `source` is ``-``, which stands for standard input or output."""
-    return str(source) == "-"
-
-
-def source_name(source: str | Path) -> str:
-    """Name an input in an error message."""
-    return "standard input" if is_standard_stream(source) else str(source)
-
-
-def decode_pixels(data: bytes, name: str) -> Pixels:
+def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode an image file to the numbers that are stored in it.
 
     Orientation tags (EXIF) are deliberately not followed. Rectification and calibration refer to
@@ -103,6 +51,8 @@ def decode_pixels(data: bytes, name: str) -> Pixels:
         The contents of the file.
     name
         What to call the file in an error message.
+    max_pixels
+        An image whose header states more is refused, and not decoded.
 
     Returns
     -------
@@ -112,34 +62,48 @@ def decode_pixels(data: bytes, name: str) -> Pixels:
     Raises
     ------
     InputError
-        If the data are not an image, or one that is damaged or cut short.
+        If the data are not an image, or one that is too large, damaged or cut short.
 
     """
     if not data:
-        raise InputError(f"{name} is empty", hint=_COPY_AGAIN)
-    file_format = next((known for start, known in _FORMATS if start.match(data)), None)
+        raise InputError(f"{name} is empty", hint=COPY_AGAIN)
+    file_format = image_format(data)
     if file_format is None:
         raise InputError(
             f"{name} is not an image that can be read",
             hint="Use PNG, JPEG, TIFF, BMP, PPM or PGM",
         )
-    pixels: Pixels | None = None
-    if _is_complete(data):
-        try:
-            with _quiet_native_stderr():
-                pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-        except cv2.error as error:
-            raise InputError(
-                f"{name} is damaged or larger than OpenCV can decode", hint=_COPY_AGAIN
-            ) from error
-    if pixels is None:
+    PIXELS.check(max_pixels, "`max_pixels` is")
+    damaged = InputError(
+        f"{name} is a {file_format} file that is damaged or cut short", hint=COPY_AGAIN
+    )
+    header = image_header(data)
+    if header is None:
+        raise damaged
+    check_pixel_count(header.width, header.height, max_pixels, name)
+    if header.pixels > max_pixels:
+        raise InputError(f"{name} states tiles of {header.pixels} pixels, larger than any image")
+    try:
+        with _quiet_native_stderr():
+            pixels: Pixels | None = cv2.imdecode(
+                np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED
+            )
+    except cv2.error as error:
         raise InputError(
-            f"{name} is a {file_format} file that is damaged or cut short", hint=_COPY_AGAIN
-        )
+            f"{name} is damaged or larger than OpenCV can decode", hint=COPY_AGAIN
+        ) from error
+    # OpenCV and we must have read the same header, or the limit would mean nothing.
+    if pixels is None or pixels.shape[:2] != (header.height, header.width):
+        raise damaged
     return pixels
 
 
-def decode_image(data: bytes, name: str) -> NDArray[np.float32]:
+def read_pixels(path: str | Path, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """Read the numbers that an image file stores; see `decode_pixels`."""
+    return decode_pixels(read_bytes(path, byte_limit(max_pixels)), source_name(path), max_pixels)
+
+
+def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """Decode an image file to RGB in [0, 1].
 
     Integers are divided by the largest value of their type (255 or 65535; the maximum that the
@@ -153,6 +117,8 @@ def decode_image(data: bytes, name: str) -> NDArray[np.float32]:
         The contents of the file.
     name
         What to call the file in an error message.
+    max_pixels
+        As for `decode_pixels`.
 
     Returns
     -------
@@ -165,12 +131,12 @@ def decode_image(data: bytes, name: str) -> NDArray[np.float32]:
         If the data are not an image with one to four channels, or its values are unusable.
 
     """
-    pixels = to_rgb(decode_pixels(data, name), name)
+    pixels = to_rgb(decode_pixels(data, name, max_pixels), name)
     white = _white_level(data, pixels.itemsize) if pixels.dtype.kind == "u" else None
     return to_unit(pixels, white, name)
 
 
-def read_image(source: str | Path) -> NDArray[np.float32]:
+def read_image(source: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
     """Read an image file, or standard input if `source` is ``-``.
 
     Parameters
@@ -178,6 +144,8 @@ def read_image(source: str | Path) -> NDArray[np.float32]:
     source
         A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit, grey,
         alpha and floating-point pixels are treated.
+    max_pixels
+        An image whose header states more is refused, and not decoded.
 
     Returns
     -------
@@ -190,11 +158,12 @@ def read_image(source: str | Path) -> NDArray[np.float32]:
         If the file cannot be read or is not a usable image.
 
     """
-    return decode_image(read_bytes(source), source_name(source))
+    data = read_bytes(source, byte_limit(max_pixels))
+    return decode_image(data, source_name(source), max_pixels)
 
 
 def read_pair(
-    left: str | Path, right: str | Path
+    left: str | Path, right: str | Path, max_pixels: int = MAX_PIXELS
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Read the two images of a stereo pair.
 
@@ -202,6 +171,8 @@ def read_pair(
     ----------
     left, right
         Paths; one of them may be ``-`` for standard input.
+    max_pixels
+        Of each image; one whose header states more is refused, and not decoded.
 
     Returns
     -------
@@ -219,7 +190,7 @@ def read_pair(
             "only one of the two images can come from standard input",
             hint="Give the other one as a file",
         )
-    left_image, right_image = read_image(left), read_image(right)
+    left_image, right_image = read_image(left, max_pixels), read_image(right, max_pixels)
     check_same_size(left_image, right_image, (source_name(left), source_name(right)))
     return left_image, right_image
 
@@ -302,15 +273,6 @@ def write_image(path: str | Path, rgb: NDArray[np.uint8]) -> None:
         temporary.write_bytes(encoded)
 
 
-def _read_standard_input() -> bytes:
-    """Read standard input to its end, unless it is a keyboard."""
-    if sys.stdin is None or sys.stdin.isatty():
-        raise InputError(
-            "standard input is a terminal, not a file", hint="Pipe a file into the command"
-        )
-    return sys.stdin.buffer.read()
-
-
 def _white_level(data: bytes, bytes_per_value: int) -> int:
     """Return the integer that stands for full brightness.
 
@@ -318,47 +280,12 @@ def _white_level(data: bytes, bytes_per_value: int) -> int:
     it scales to 255. 10- and 12-bit cameras write such headers.
     """
     largest = 256**bytes_per_value - 1
-    header = _PNM_HEADER.match(data)
+    header = pnm_maximum(data)
     if header is None:
         return largest
-    stated = int(header[4])
-    scaled_by_opencv = header["kind"] in b"23" and stated <= 255
+    kind, stated = header
+    scaled_by_opencv = kind in b"23" and stated <= 255
     return largest if scaled_by_opencv or not 0 < stated <= largest else stated
-
-
-def _is_complete(data: bytes) -> bool:
-    """Whether a PNG or JPEG file reaches its end marker; True for every other format.
-
-    Some versions of OpenCV fill the missing rest of these two with grey and report success.
-    """
-    if data.startswith(_PNG_START):
-        return _png_reaches_end(data)
-    if data.startswith(_JPEG_START):
-        return _jpeg_reaches_end(data)
-    return True
-
-
-def _png_reaches_end(data: bytes) -> bool:
-    """Walk the chunks (length, kind, contents, checksum) up to IEND."""
-    position = len(_PNG_START)
-    while position + 12 <= len(data):
-        length, kind = struct.unpack_from(">I4s", data, position)
-        position += 12 + length
-        if kind == b"IEND":
-            return position <= len(data)
-    return False
-
-
-def _jpeg_reaches_end(data: bytes) -> bool:
-    """Walk the segments up to the end marker.
-
-    Searching for the marker alone would find the one of the thumbnail in the EXIF segment.
-    """
-    marker = _JPEG_MARKER.search(data, len(_JPEG_START) - 1)
-    while marker is not None and data[marker.end() - 1] != _JPEG_END:
-        length = int.from_bytes(data[marker.end() : marker.end() + 2], "big")
-        marker = _JPEG_MARKER.search(data, marker.end() + length)
-    return marker is not None
 
 
 @contextmanager

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
-from hybridstereo.io.images import decode_pixels, read_bytes
+from hybridstereo.io.images import read_pixels
+from hybridstereo.limits import MAX_PIXELS
 
 
-def read_mask(path: Path) -> NDArray[np.bool_]:
+def read_mask(path: Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.bool_]:
     """Read a mask; True where it is white.
 
     White is the largest value of the pixel type (255, so not the 128 that marks occluded pixels in
@@ -21,6 +22,8 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
     ----------
     path
         An image; of a colour image the first stored channel is used.
+    max_pixels
+        A mask whose header states more is refused.
 
     Raises
     ------
@@ -28,7 +31,7 @@ def read_mask(path: Path) -> NDArray[np.bool_]:
         If the file is not an image of whole numbers.
 
     """
-    pixels = decode_pixels(read_bytes(path), str(path))
+    pixels = read_pixels(path, max_pixels)
     if not np.issubdtype(pixels.dtype, np.integer):
         raise InputError(
             f"{path} holds {pixels.dtype} pixels, not a mask",

@@ -16,19 +16,35 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import numpy as np
+from h5py import h5z
 from numpy.typing import NDArray
 
-from hybridstereo.errors import InputError, OutputError
+from hybridstereo.errors import (
+    InputError,
+    OutOfMemoryError,
+    OutputError,
+    StereoError,
+    shortened,
+)
 from hybridstereo.io.atomic import atomic_write, check_writable
+from hybridstereo.io.files import checked_size, explained
+from hybridstereo.io.npy import read_npy_header
+from hybridstereo.limits import DISPARITY, FACTOR, LABELS, STEP, Limits
 
 VOLUME_SUFFIXES = (".npy", ".h5", ".bin")
 
 _DATASET = "costs"
-_MAX_LABELS = 4096
+_FLOAT = 4  # bytes
+_LARGEST_VOLUME = 1 << 40
+_LARGE_CHUNK = 1 << 20  # elements
+_FILTERS = {
+    h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, h5z.FILTER_LZF,
+    h5z.FILTER_SCALEOFFSET,
+}  # fmt: skip
 # Deflate reaches about 1:1030 at best: a file that claims more was not written by it.
 _MAX_COMPRESSION = 1100
 _SHAPES = "(H, W, K), (K, H, W) or (1, K, H, W)"
@@ -90,13 +106,16 @@ def write_volume(
 
 
 def _write_h5(path: Path, costs: NDArray[np.float32], min_disparity: float, step: float) -> None:
-    with h5py.File(path, "w", libver="latest") as file:
+    # Not locked by HDF5: the temporary file is locked already, see `atomic_write`.
+    with h5py.File(path, "w", libver="latest", locking=False) as file:
         dataset = file.create_dataset(_DATASET, data=costs)
         dataset.attrs["min_disparity"] = float(min_disparity)
         dataset.attrs["step"] = float(step)
 
 
-def read_volume(path: str | Path, height: int, width: int, scale: float = 1.0) -> CostVolume:
+def read_volume(
+    path: str | Path, height: int, width: int, scale: float = 1.0, max_bytes: int | None = None
+) -> CostVolume:
     """Read the volume of an image of known size.
 
     Parameters
@@ -107,36 +126,37 @@ def read_volume(path: str | Path, height: int, width: int, scale: float = 1.0) -
         Size of the left image; the volume must fit it.
     scale
         Factor of the costs.
+    max_bytes
+        What the costs may take in memory, 4 bytes each; None: anything.
 
     Raises
     ------
     InputError
         If the file cannot be read, is not a volume of such an image, or holds -inf.
+    OutOfMemoryError
+        If it needs more than ``max_bytes``.
     """
     name = str(path)
-    suffix = _suffix(path, InputError)
+    FACTOR.check(scale, "The factor of the costs is")
+    read = {".npy": _read_npy, ".bin": _read_bin, ".h5": _read_h5}[_suffix(path, InputError)]
+    # What is stored as float64, and the header.
+    checked_size(path, 2 * _LARGEST_VOLUME)
     try:
-        size = os.stat(path).st_size
-        if suffix == ".npy":
-            volume = CostVolume(_arranged(_read_npy(name), height, width, name))
-        elif suffix == ".bin":
-            volume = CostVolume(
-                _arranged(_read_bin(name, size, height, width), height, width, name)
-            )
-        else:
-            volume = _read_h5(name, height, width)
+        volume = read(name, _Fit(name, height, width, max_bytes))
     except OSError as error:
-        reason = error.strerror or "it is damaged or of another format"
-        raise InputError(f"{name} cannot be read: {reason}") from error
-    if np.isneginf(volume.costs).any():
+        if error.strerror:
+            raise explained(path, error, InputError) from error
+        raise InputError(f"{name} is damaged or of another format", "Write it again") from error
+    costs = volume.costs  # in memory of our own
+    with np.errstate(over="ignore"):
+        if scale != 1.0:
+            costs *= np.float32(scale)
+    if np.isneginf(costs).any():
         raise InputError(
             f"{name} holds costs of minus infinity",
             "A low cost is a good match; use finite numbers",
         )
-    costs = volume.costs  # in memory of our own
     costs[np.isposinf(costs)] = np.nan
-    if scale != 1.0:
-        costs *= np.float32(scale)
     return volume
 
 
@@ -202,42 +222,119 @@ def _suffix(path: str | Path, error: type[InputError] | type[OutputError]) -> st
     return suffix
 
 
-def _read_npy(name: str) -> NDArray[np.floating]:
-    try:
-        # Mapped, not read: a header that declares more than the file holds is refused by NumPy.
-        return np.load(name, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{name} is not a valid NPY file", "Write it again") from error
+@dataclass(frozen=True)
+class _Fit:
+    """What a volume must fit: the name of its file, the image, the memory."""
+
+    name: str
+    height: int
+    width: int
+    max_bytes: int | None
+
+    def label_count(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, bool]:
+        """The number of labels and whether they are the last axis; raises if nothing fits."""
+        trimmed = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
+        if dtype.kind != "f":
+            raise InputError(f"{self.name} holds {shortened(dtype)}, not floating-point costs")
+        size = self.height, self.width
+        last = len(trimmed) == 3 and trimmed[:2] == size
+        first = len(trimmed) == 3 and trimmed[1:] == size
+        if not last and not first:
+            raise InputError(
+                f"{self.name} has the shape {shortened(shape)}, which does not fit an image of"
+                f" {self.width}x{self.height} pixels",
+                f"The shape must be {_SHAPES} with H = {self.height}, W = {self.width}",
+            )
+        count = trimmed[2] if last else trimmed[0]
+        LABELS.check(count, f"The number of labels in {self.name} is")
+        needed = math.prod(trimmed) * _FLOAT
+        if self.max_bytes is not None and needed > self.max_bytes:
+            raise OutOfMemoryError(
+                f"{self.name} needs {needed} bytes of memory but only {self.max_bytes} are free",
+                "Use fewer labels or smaller images",
+            )
+        return count, last
+
+    def arranged(self, stored: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Copy a stored array to memory as (H, W, K) float32."""
+        count, last = self.label_count(stored.shape, stored.dtype)
+        with np.errstate(over="ignore"):  # float64 beyond float32 becomes infinite
+            if last:
+                shape = self.height, self.width, count
+                return np.array(stored.reshape(shape), np.float32, order="C")
+            planes = stored.reshape(count, self.height, self.width)
+            costs = np.empty((self.height, self.width, count), np.float32)
+            for label in range(count):
+                costs[:, :, label] = planes[label]
+        return costs
 
 
-def _read_bin(name: str, size: int, height: int, width: int) -> NDArray[np.floating]:
-    plane = 4 * height * width
-    if size == 0 or size % plane:
+def _read_npy(name: str, fit: _Fit) -> CostVolume:
+    with open(name, "rb") as stream:
+        shape, columns_first, dtype = read_npy_header(stream, name)
+        start = stream.tell()
+    fit.label_count(shape, dtype)
+    expected = start + math.prod(shape) * dtype.itemsize
+    if os.stat(name).st_size != expected:
         raise InputError(
-            f"{name} has {size} bytes, which is not a whole number of {width}x{height} planes of"
-            " float32",
+            f"{name} is cut short or has data after its end: {shape} of {dtype} make {expected}"
+            f" bytes, but it has {os.stat(name).st_size}",
+            "Write it again",
+        )
+    order: Literal["F", "C"] = "F" if columns_first else "C"
+    return CostVolume(fit.arranged(np.memmap(name, dtype, "r", start, shape, order)))
+
+
+def _read_bin(name: str, fit: _Fit) -> CostVolume:
+    plane = _FLOAT * fit.height * fit.width
+    size = os.stat(name).st_size
+    if size % plane:
+        raise InputError(
+            f"{name} has {size} bytes, which is not a whole number of {fit.width}x{fit.height}"
+            " planes of float32",
             "It must hold 1 x K x H x W values for this image",
         )
-    return np.memmap(name, "<f4", "r", shape=(size // plane, height, width))
+    shape = size // plane, fit.height, fit.width
+    fit.label_count(shape, np.dtype("<f4"))
+    return CostVolume(fit.arranged(np.memmap(name, "<f4", "r", shape=shape)))
 
 
-def _read_h5(name: str, height: int, width: int) -> CostVolume:
-    with h5py.File(name, "r") as file:
-        dataset = _only_dataset(file, name)
-        if dataset.is_virtual or dataset.external:
-            raise InputError(
-                f"{name} takes its data from other files", "Store the costs in the file itself"
+def _read_h5(name: str, fit: _Fit) -> CostVolume:
+    try:
+        with h5py.File(name, "r") as file:
+            dataset = _only_dataset(file, name)
+            _check_storage(dataset, fit)
+            return CostVolume(
+                fit.arranged(dataset[...]),
+                _attribute(dataset, "min_disparity", 0.0, DISPARITY, name),
+                _attribute(dataset, "step", 1.0, STEP, name),
             )
-        stored = dataset.id.get_storage_size()
-        if math.prod(dataset.shape) * dataset.dtype.itemsize > _MAX_COMPRESSION * stored:
-            raise InputError(f"{name} declares more data than it holds", "Write it again")
-        _check_shape(dataset.shape, dataset.dtype, height, width, name)
-        costs = _arranged(dataset[...], height, width, name)
-        return CostVolume(
-            costs,
-            _attribute(dataset, "min_disparity", 0.0, name),
-            _attribute(dataset, "step", 1.0, name),
+    except (StereoError, MemoryError):
+        raise
+    except Exception as error:  # h5py raises nearly every built-in type on a damaged file
+        raise InputError(f"{name} is damaged or of another format", "Write it again") from error
+
+
+def _check_storage(dataset: h5py.Dataset, fit: _Fit) -> None:
+    """Refuse what is not in the file, is of another shape, or would unpack to far too much."""
+    # The layout comes first: merely asking a virtual dataset for its shape could open other files.
+    if dataset.is_virtual or dataset.external:
+        raise InputError(
+            f"{fit.name} takes its data from other files", "Store the costs in the file itself"
         )
+    properties = dataset.id.get_create_plist()
+    filters = {properties.get_filter(index)[0] for index in range(properties.get_nfilters())}
+    if not filters <= _FILTERS:
+        raise InputError(
+            f"{fit.name} is packed by a filter that h5py does not bring along", "Use gzip or none"
+        )
+    fit.label_count(dataset.shape, dataset.dtype)
+    size = math.prod(dataset.shape)
+    # A chunk is unpacked as a whole, even if most of it lies outside the volume.
+    too_much = math.prod(dataset.chunks or ()) > max(size, _LARGE_CHUNK)
+    stored = dataset.id.get_storage_size()
+    if too_much or size * dataset.dtype.itemsize > _MAX_COMPRESSION * stored:
+        raise InputError(f"{fit.name} declares more data than it holds", "Write it again")
 
 
 def _only_dataset(file: h5py.File, name: str) -> h5py.Dataset:
@@ -257,45 +354,11 @@ def _only_dataset(file: h5py.File, name: str) -> h5py.Dataset:
     return file[found[0]]
 
 
-def _attribute(dataset: h5py.Dataset, key: str, default: float, name: str) -> float:
+def _attribute(dataset: h5py.Dataset, key: str, default: float, limits: Limits, name: str) -> float:
+    stored = dataset.attrs.get(key, default)
     try:
-        value = float(dataset.attrs.get(key, default))
+        value = float(stored)
     except (TypeError, ValueError):
         value = math.nan
-    if not math.isfinite(value) or (key == "step" and value <= 0):
-        raise InputError(f"{name}: the attribute '{key}' is not a usable number")
+    limits.check(value, f"{name}: the attribute '{key}' is")
     return value
-
-
-def _check_shape(
-    shape: tuple[int, ...], dtype: np.dtype, height: int, width: int, name: str
-) -> tuple[int, bool]:
-    """The number of labels and whether they are the last axis; raises if nothing fits."""
-    trimmed = shape[1:] if len(shape) == 4 and shape[0] == 1 else shape
-    if dtype.kind != "f":
-        raise InputError(f"{name} holds {dtype}, not floating-point costs")
-    last = len(trimmed) == 3 and trimmed[:2] == (height, width)
-    first = len(trimmed) == 3 and trimmed[1:] == (height, width)
-    if not last and not first:
-        raise InputError(
-            f"{name} has the shape {shape}, which does not fit an image of {width}x{height} pixels",
-            f"The shape must be {_SHAPES} with H = {height}, W = {width}",
-        )
-    label_count = trimmed[2] if last else trimmed[0]
-    if not 1 <= label_count <= _MAX_LABELS:
-        raise InputError(f"{name} has {label_count} labels", f"Up to {_MAX_LABELS} are possible")
-    return label_count, last
-
-
-def _arranged(
-    stored: NDArray[np.floating], height: int, width: int, name: str
-) -> NDArray[np.float32]:
-    """Copy a stored array to memory as (H, W, K) float32."""
-    label_count, last = _check_shape(stored.shape, stored.dtype, height, width, name)
-    if last:
-        return np.array(stored.reshape(height, width, label_count), np.float32, order="C")
-    planes = stored.reshape(label_count, height, width)
-    costs = np.empty((height, width, label_count), np.float32)
-    for label in range(label_count):
-        costs[:, :, label] = planes[label]
-    return costs

@@ -29,7 +29,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,6 +38,7 @@ from h5py import h5a, h5d, h5f, h5fd, h5g, h5l, h5o, h5p, h5s, h5t, h5z
 
 from hybridstereo.errors import ModelError
 from hybridstereo.io.atomic import atomic_write
+from hybridstereo.io.files import read_file
 
 FORMAT_NAME = "hybridstereo-model"
 FORMAT_VERSION = 1
@@ -153,7 +153,7 @@ def read_weights(path: str | os.PathLike[str]) -> WeightFile:
         a newer version of hybridstereo.
 
     """
-    image = read_model_file(path, MAX_FILE_BYTES)
+    image = read_file(path, MAX_FILE_BYTES, ModelError)
     if not image.startswith(_SIGNATURE):
         raise ModelError(
             f"{path} is not a model file", hint="Give a file that hstereo wrote, usually *.h5"
@@ -173,48 +173,6 @@ def read_weights(path: str | os.PathLike[str]) -> WeightFile:
         f"{path} has version {version} of the model format, this program reads {FORMAT_VERSION}",
         hint="Upgrade hybridstereo" if version > FORMAT_VERSION else None,
     )
-
-
-def read_model_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
-    """Read a whole file into memory, after checking what it is and how large.
-
-    Parameters
-    ----------
-    path
-        The file.
-    max_bytes
-        The largest size that makes sense for it.
-
-    Returns
-    -------
-    bytes
-        The contents.
-
-    Raises
-    ------
-    ModelError
-        If it is missing, not a regular file, too large, empty or not readable.
-
-    """
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
-            kind = "folder" if stat.S_ISDIR(status.st_mode) else "device or a pipe"
-            raise ModelError(f"{path} is a {kind}, not a file", hint="Give the name of a file")
-        if status.st_size > max_bytes:
-            raise ModelError(f"{path} is larger than any model: {status.st_size} bytes")
-        with open(path, "rb") as stream:
-            contents = stream.read(status.st_size)
-    except FileNotFoundError as error:
-        raise ModelError(
-            f"{path} does not exist", hint="Check the spelling and the folder"
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelError(f"{path} cannot be read: {reason}") from error
-    if not contents:
-        raise ModelError(f"{path} is empty", hint=_COPY_AGAIN)
-    return contents
 
 
 # --- checks of what is to be written -----------------------------------------------------------

@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hybridstereo.errors import ModelError
-from hybridstereo.io.weights import read_model_file
+from hybridstereo.errors import ModelError, shortened
+from hybridstereo.io.files import read_file
 
 MAX_PARAMETER_BYTES = 1 << 26
 MAX_CONFIG_BYTES = 1 << 16
@@ -151,7 +151,7 @@ def read_published_parameters(path: str | os.PathLike[str]) -> PublishedParamete
             "of arrays once in Python with pickle.load(file, encoding='latin1') and save it with "
             "numpy.savez('params.npz', *arrays)",
         )
-    contents = read_model_file(path, MAX_PARAMETER_BYTES)
+    contents = read_file(path, MAX_PARAMETER_BYTES, ModelError)
     if not contents.startswith(b"PK"):
         raise ModelError(
             f"{path} is not an .npz file", hint="Give the params.npz of a published model"
@@ -309,7 +309,7 @@ def read_published_config(path: str | os.PathLike[str]) -> PublishedConfig:
 
     """
     try:
-        text = read_model_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig")
+        text = read_file(path, MAX_CONFIG_BYTES, ModelError).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a text file") from error
     values: dict[str, Any] = {}
@@ -320,7 +320,9 @@ def read_published_config(path: str | os.PathLike[str]) -> PublishedConfig:
             continue
         key, equals, value = (part.strip() for part in line.partition("="))
         if not equals or not key:
-            raise ModelError(f"{path}, line {number}: {line!r} is not of the form key = value")
+            raise ModelError(
+                f"{path}, line {number}: '{shortened(line)}' is not of the form key = value"
+            )
         if key not in _KEYS:
             unknown[key] = value
             continue
@@ -330,7 +332,9 @@ def read_published_config(path: str | os.PathLike[str]) -> PublishedConfig:
         try:
             values[name] = parse(value)
         except ValueError as error:
-            raise ModelError(f"{path}, line {number}: {key} = {value}, but {error}") from error
+            raise ModelError(
+                f"{path}, line {number}: {key} = {shortened(value)}, but {error}"
+            ) from error
     config = PublishedConfig(**values, given=frozenset(values), unknown=unknown)
     if config.disp_max < config.disp_min:
         raise ModelError(

@@ -59,9 +59,10 @@ def load_model(name: str | os.PathLike[str]) -> StereoModel:
             f"Built-in models: {', '.join(available_models())}; or give a path",
         )
     path = Path(name)
-    if path.is_dir():
+    # Not methods of Path: those raise if the name is too long for the system.
+    if os.path.isdir(path):
         return _read(_best_of_run(path), str(path))
-    if not path.exists() and path.suffix == "":
+    if not os.path.exists(path) and path.suffix == "":
         raise ModelError(
             f"There is no model '{name}'",
             f"Built-in models: {', '.join(available_models())};"
@@ -102,7 +103,7 @@ def _read(path: Path, name: str) -> StereoModel:
 
 def _best_of_run(folder: Path) -> Path:
     best = folder / BEST_MODEL
-    if not best.is_file():
+    if not os.path.isfile(best):
         raise ModelError(
             f"The folder {folder} holds no model: it has no {BEST_MODEL}",
             "Give the folder of a training run that has been validated, or the path of an .h5 file",

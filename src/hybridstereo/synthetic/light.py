@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
+from hybridstereo.opencv import cv2
 from hybridstereo.synthetic.patterns import Image
 from hybridstereo.synthetic.surfaces import LEFT, Array, Geometry, Plane, Points
 from hybridstereo.synthetic.textures import lookup

@@ -5,9 +5,10 @@ from __future__ import annotations
 import colorsys
 from collections.abc import Callable
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from ..opencv import cv2
 
 Image = NDArray[np.float32]
 Array = NDArray[np.float64]

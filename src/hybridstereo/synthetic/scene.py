@@ -6,19 +6,18 @@ import math
 from dataclasses import dataclass, field, fields
 from numbers import Integral
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
+from hybridstereo.limits import SCENE_DISPARITY, SCENE_OBJECTS, SCENE_SIDE
+from hybridstereo.opencv import cv2
 from hybridstereo.synthetic.layout import build_plain_world, build_world
 from hybridstereo.synthetic.render import render
 from hybridstereo.synthetic.surfaces import Geometry
 
 FloatImage = NDArray[np.float32]
 
-_LARGEST_SIDE = 4096  # keeps the memory for the half-pixel samples within a few GB
-_MOST_OBJECTS = 1000
 _DEPTH_RATIO = 12.0  # of the farthest to the nearest point, at most
 _FEWER_OBJECTS = 4  # a plain scene has one for so many
 # Streams of random numbers that must not depend on each other.
@@ -92,26 +91,20 @@ class SceneOptions:
     plain: bool = False
 
     def __post_init__(self) -> None:
-        _check_integer("height", self.height, 1, _LARGEST_SIDE)
-        _check_integer("width", self.width, 1, _LARGEST_SIDE)
-        _check_integer("number of objects", self.objects, 0, _MOST_OBJECTS)
+        SCENE_SIDE.check(self.height, "the height is")
+        SCENE_SIDE.check(self.width, "the width is")
+        SCENE_OBJECTS.check(self.objects, "the number of objects is")
         limits = self.min_disparity, self.max_disparity
-        if not -_LARGEST_SIDE <= limits[0] < limits[1] <= _LARGEST_SIDE:
+        if any(x not in SCENE_DISPARITY for x in limits) or limits[0] >= limits[1]:
             raise InputError(
-                f"the disparity range {limits[0]:g} to {limits[1]:g} cannot be used",
-                hint=f"The minimum must be below the maximum, both within ±{_LARGEST_SIDE}",
+                f"the disparity range {limits[0]} to {limits[1]} cannot be used",
+                hint=f"The minimum must be below the maximum, both {SCENE_DISPARITY}",
             )
         if limits[1] - limits[0] < 1.0:
             raise InputError(
                 f"the disparity range {limits[0]:g} to {limits[1]:g} is too narrow for a scene",
                 hint="Leave at least one pixel between minimum and maximum",
             )
-
-
-def _check_integer(name: str, value: int, low: int, high: int) -> None:
-    """Raise InputError unless ``value`` is an integer in [low, high]."""
-    if not isinstance(value, Integral) or not low <= value <= high:
-        raise InputError(f"the {name} is {value}", hint=f"Give an integer from {low} to {high}")
 
 
 @dataclass(frozen=True, eq=False)

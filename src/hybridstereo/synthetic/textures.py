@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridstereo.opencv import cv2
 from hybridstereo.synthetic.patterns import Image, plain_tile, random_tile
 
 Array = NDArray[np.floating]

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridstereo.errors import InputError, OutputError
+from hybridstereo.errors import OutputError
 from hybridstereo.io.atomic import atomic_write
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.images import encode_pixels, write_image
+from hybridstereo.limits import SCENES, SEED
 from hybridstereo.synthetic.scene import SceneOptions, StereoScene, generate_scene, quantised
 
 OnScene = Callable[[int, int], None]
@@ -60,8 +61,8 @@ def synthesize(
         If a folder or file cannot be written; files are never left half written.
 
     """
-    if count < 1:
-        raise InputError(f"the number of scenes is {count}", hint="Give at least 1")
+    SCENES.check(count, "the number of scenes is")
+    SEED.check(seed, "the seed is")
     written: list[Path] = []
     for index in range(count):
         # Before the work, so that a read-only folder fails at once.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,11 +55,14 @@ def plot_curves(entries: Sequence[dict[str, Any]], path: Path) -> None:
     total = max(borders.pop(""), 1)
 
     def curve(kind: str, name: str, stage: str) -> list[Point]:
-        """Column and value of the entries of a stage that have such a value."""
+        """Column and value of the entries of a stage that have such a value, a finite one."""
         return [
             (_column(borders[stage] + entry["step"], total), entry[name])
             for entry in entries
-            if entry["kind"] == kind and entry["stage"] == stage and name in entry
+            if entry["kind"] == kind
+            and entry["stage"] == stage
+            # A figure that does not exist is NaN.
+            and math.isfinite(entry.get(name, math.nan))
         ]
 
     validation = [point for stage in borders for point in curve("validation", "bad1", stage)]

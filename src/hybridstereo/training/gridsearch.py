@@ -45,6 +45,13 @@ _FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
 OnPoint = Callable[[GridPoint, dict[str, float]], None]
 """Called with every point tried and its figures, in order."""
 
+IsOver = Callable[[], bool]
+"""Whether the time for a search is over."""
+
+
+def _never() -> bool:
+    return False
+
 
 @dataclass(frozen=True)
 class _Problem:
@@ -110,7 +117,13 @@ def plan_length(model: StereoModel) -> int:
     return sum(len(first) * len(second) for _, _, first, second in _planes(model))
 
 
-def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) -> StereoModel:
+def search(
+    model: StereoModel,
+    judge: Judge,
+    criterion: str,
+    on_point: OnPoint,
+    is_over: IsOver = _never,
+) -> StereoModel:
     """Stage ``crf``: the model with the contrast parameters that give the lowest error.
 
     Parameters
@@ -123,6 +136,8 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
         The error: one of `validation.CRITERIA`.
     on_point
         Told what is tried.
+    is_over
+        Whether to end with the best point so far; asked before every point but the first.
     """
     model = with_config(model, method="crf", edge_model="contrast")
     names = ("alpha", "beta", "p1", "p2", *(PYRAMID if model.config.pyramid else ()))
@@ -133,19 +148,18 @@ def search(model: StereoModel, judge: Judge, criterion: str, on_point: OnPoint) 
         on_point(point, figures)
         return figures[criterion]
 
-    return with_config(model, **_lowest(start, _planes(model), error))
+    return with_config(model, **_lowest(start, _planes(model), error, is_over))
 
 
 def _lowest(
     start: GridPoint,
     planes: Sequence[_Plane],
     error: Callable[[GridPoint], float],
+    is_over: IsOver,
     start_error: float | None = None,
 ) -> GridPoint:
     """The point of the lowest error, searched plane by plane; no point is evaluated twice."""
-    known: dict[tuple[float, ...], float] = {}
-    if start_error is not None:
-        known[tuple(start.values())] = start_error
+    known = {tuple(start.values()): error(start) if start_error is None else start_error}
 
     def at(point: GridPoint) -> float:
         key = tuple(point.values())
@@ -158,6 +172,8 @@ def _lowest(
         centre = best
         for a in first_factors:
             for b in second_factors:
+                if is_over():
+                    return best
                 point = {**centre, first: centre[first] * a, second: centre[second] * b}
                 if point["p1"] <= point["p2"] and at(point) < at(best):
                     best = point
@@ -170,6 +186,7 @@ def search_imitation(
     criterion: str,
     on_point: OnPoint,
     imitate: Callable[[StereoModel], StereoModel],
+    is_over: IsOver = _never,
 ) -> StereoModel:
     """Stage ``full``: the imitation of the model's contrast weights that gives the lowest error.
 
@@ -180,7 +197,7 @@ def search_imitation(
 
     Parameters
     ----------
-    model, judge, criterion, on_point
+    model, judge, criterion, on_point, is_over
         As for `search`.
     imitate
         Puts a Pairwise-CNN in the place of a model's contrast weights.
@@ -195,11 +212,16 @@ def search_imitation(
         return figures[criterion]
 
     for steeper in _STEEPER:
+        if best is not model and is_over():
+            break
         alpha = config.alpha * steeper
         imitation = imitate(with_config(model, alpha=alpha))
         for larger in _LARGER:
+            if best is not model and is_over():
+                break
             point = {"alpha": alpha, "p1": config.p1 * larger, "p2": config.p2 * larger}
-            if (its_error := error(imitation, point)) < best_error:
+            its_error = error(imitation, point)
+            if best is model or its_error < best_error:
                 best, best_point, best_error = imitation, point, its_error
-    found = _lowest(best_point, [_FINER], lambda point: error(best, point), best_error)
+    found = _lowest(best_point, [_FINER], lambda point: error(best, point), is_over, best_error)
     return with_config(best, p1=found["p1"], p2=found["p2"])

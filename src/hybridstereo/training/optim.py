@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..kernels import Backend, select
+from ..limits import TRAINING
+
+SCHEDULES = ("constant", "cosine", "step")
+"""How the learning rate can fall."""
 
 _BIAS_RATE = 0.1  # of Muon's biases, as a factor of the learning rate
 
@@ -38,6 +42,10 @@ class OptimiserOptions:
     weight_decay: float = 0.0
     clip_norm: float = 5.0
     schedule: str = "cosine"
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "momentum", "weight_decay", "clip_norm"):
+            TRAINING[name].check(getattr(self, name), f"`{name}` is")
 
 
 def learning_rate(options: OptimiserOptions, progress: float) -> float:

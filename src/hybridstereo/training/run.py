@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..datasets import Sample, open_dataset, rectified, split, split_named, take_out
 from ..datasets.augment import AugmentOptions
+from ..datasets.fileheaders import check_files
 from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
-from ..errors import InputError
+from ..errors import InputError, ModelError, OutputError, shortened
 from ..kernels import limited_threads
 from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
+from .checks import check_options
 from .curves import plot_curves
 from .deepen import deepen
+from .interrupts import deferred_signals
 from .optim import OptimiserOptions
-from .runfolder import Checkpoint, Position, RunFolder
+from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
+from .searches import Deadline, begin, run_search
 from .stages import (
     Budget,
     Reporter,
     TrainingContext,
-    begin,
     new_model,
     run_gradient,
-    run_search,
     start_from_random,
 )
 from .steps import HingeOptions
@@ -47,8 +46,10 @@ _LAYERS = 3
 # How much new levels of a pyramid count at first, beside the level before each.
 _LEVEL_WEIGHTS = (0.25, 0.5)
 _STEPS = {"unary": 4000, "joint": 800, "full": 800}
-# How the minutes are shared between the stages of `all`; the grid search has no limit.
-_TIME_SHARES = {"unary": 0.55, "joint": 0.22, "full": 0.23}
+# How the minutes are shared between the stages of `all`, and how much of its share stage full may
+# spend on the search that it starts with.
+_TIME_SHARES = {"unary": 0.5, "crf": 0.1, "joint": 0.2, "full": 0.2}
+_SEARCH_SHARE = 0.5
 
 # More noise would hide the weak texture of dark and plain surfaces: with 0.02 the validation error
 # of Jadeplant after the CRF was 3 points higher.
@@ -125,6 +126,9 @@ class TrainOptions:
     checkpoint_every: int = 50
     cache_gigabytes: float = 2.0
 
+    def __post_init__(self) -> None:
+        check_options(vars(self))
+
     @property
     def stages(self) -> tuple[str, ...]:
         """What runs, in order."""
@@ -148,7 +152,7 @@ class TrainOptions:
         )
 
     def budget(self, stage: str, samples: int) -> Budget:
-        """When a stage ends."""
+        """When a stage that follows gradients ends."""
         limits = []
         if self.steps is not None:
             limits.append(self.steps)
@@ -156,20 +160,35 @@ class TrainOptions:
             limits.append(max(round(self.epochs * samples / self.batch), 1))
         if not limits and self.minutes is None:
             limits.append(_STEPS[stage])
-        seconds = None
-        if self.minutes is not None:
-            share = _TIME_SHARES[stage] / sum(_TIME_SHARES.get(p, 0.0) for p in self.stages)
-            seconds = 60.0 * self.minutes * share
-        return Budget(min(limits) if limits else None, seconds)
+        return Budget(min(limits) if limits else None, self._seconds(stage))
+
+    def search_deadline(self, stage: str) -> Deadline:
+        """When the grid search of a stage ends, which begins now."""
+        seconds = self._seconds(stage)
+        share = _SEARCH_SHARE if stage == "full" else 1.0
+        return Deadline(None if seconds is None else share * seconds)
+
+    def _seconds(self, stage: str) -> float | None:
+        if self.minutes is None:
+            return None
+        share = _TIME_SHARES[stage] / sum(_TIME_SHARES[x] for x in self.stages)
+        return 60.0 * self.minutes * share
 
 
 def options_from_config(config: dict[str, Any]) -> TrainOptions:
-    """Options as stored by an earlier run."""
+    """Options as stored by an earlier run.
+
+    Raises
+    ------
+    InputError
+        If they are not options of this version, or not such as a run can have.
+    """
     try:
         options = TrainOptions(**config)
     except TypeError as error:
         raise InputError(
-            f"The run was made by another version of hybridstereo ({error})", "Start a new run"
+            f"The run was made by another version of hybridstereo ({shortened(str(error), 200)})",
+            "Start a new run",
         ) from error
     crop = None if options.crop is None else (int(options.crop[0]), int(options.crop[1]))
     validation, test = tuple(options.val_scenes), tuple(options.test_scenes)
@@ -193,7 +212,7 @@ def train(
     output
         The run folder.
     device, threads
-        Where to compute; a resumed run gives the same bits only with the same ones.
+        Where to compute; a resumed run gives the same bits on the same device, with any threads.
     reporter
         Hears about steps and validations.
 
@@ -206,6 +225,8 @@ def train(
     resuming = options is None
     if options is None:
         options = options_from_config(folder.config())
+    else:
+        folder.check_unused()
     reporter = reporter or Reporter()
     backend = open_backend(device)
     dataset = open_dataset(options.dataset, options.roots)
@@ -220,18 +241,25 @@ def train(
         training, validation = split(rest, options.val_fraction, options.seed)
     counts = f"{len(training)} training pairs, {len(validation)} validation pairs"
     reporter.message(f"{counts}, {len(test)} test pairs" if test else counts)
-
-    start = None if resuming else _initial_model(options)
+    continuing = resuming and folder.has_checkpoint
+    start = None if continuing else _initial_model(options)
     if start is not None and options.disparities is not None:
         reporter.message(f"the model is {start.config.description}")
+    cache = PairCache(dataset, int(options.cache_gigabytes * (1 << 30)))
+    check_files(training)
+    _check_validation(validation, cache)
 
-    with _deferred_interrupt() as interrupted, limited_threads(checked_threads(threads)):
+    with (
+        folder.locked(),
+        deferred_signals() as signalled,
+        limited_threads(checked_threads(threads)),
+    ):
         context = TrainingContext(
             backend=backend,
             dataset=dataset,
             training=training,
             validation=validation,
-            cache=PairCache(dataset, int(options.cache_gigabytes * (1 << 30))),
+            cache=cache,
             folder=folder,
             reporter=reporter,
             augment=_augmentation(options),
@@ -245,23 +273,63 @@ def train(
             soft_target=options.soft_target,
             validate_every=options.validate_every,
             checkpoint_every=options.checkpoint_every,
-            stop_requested=interrupted.is_set,
+            stop_requested=signalled.is_set,
         )
         if start is None:
-            checkpoint = folder.load()
+            checkpoint = _continued(context, options)
         else:
-            folder.create(asdict(options))
+            folder.begin(asdict(options))
             if options.init is None:
                 start = start_from_random(start, context)
-            first = options.stages[0]
-            checkpoint = Checkpoint(begin(first, start, context), Position(first))
-            folder.save(checkpoint)
+            checkpoint = _started(options.stages[0], start, context, options)
         try:
             model = _run_stages(context, options, checkpoint)
         finally:
-            plot_curves(folder.entries(), folder.path / "curves.png")
+            _draw_curves(context)
         _judge_once(context, model, test)
         return model
+
+
+def _check_validation(samples: Sequence[Sample], cache: PairCache) -> None:
+    """Decode all validation pairs now, so that a bad file costs no training."""
+    known = not samples
+    for sample in samples:  # generated scenes cannot be bad
+        known |= not sample.files or bool(cache.load(sample).valid.any())
+    if not known:
+        raise InputError(
+            "No validation pair has a pixel whose truth is known",
+            "Choose others with `val_scenes` or `seed`, or none with `val_fraction=0`",
+        )
+
+
+def _started(
+    stage: str, model: StereoModel, context: TrainingContext, options: TrainOptions
+) -> Checkpoint:
+    """The saved beginning of a stage, from the model that it is given."""
+    deadline = options.search_deadline(stage)
+    start = begin(stage, model, context, deadline)
+    # What the search at the start of `full` takes is taken from that stage.
+    checkpoint = Checkpoint(start, Position(stage, seconds=deadline.elapsed))
+    context.folder.save(checkpoint)
+    return checkpoint
+
+
+def _continued(context: TrainingContext, options: TrainOptions) -> Checkpoint:
+    """The checkpoint of an earlier run, with the log cut back to it."""
+    folder = context.folder
+    checkpoint = folder.load()
+    position = checkpoint.position
+    fits = position.stage in ("", *options.stages)
+    if not fits or (position.stage == "full" and checkpoint.model.config.edge_model != "cnn"):
+        raise ModelError(
+            f"{folder.last} is in stage {position.stage!r}, which does not fit the run",
+            START_ANEW,
+        )
+    for message in folder.log.cut_back(position.stage, position.step):
+        context.reporter.message(message)
+    if position.stage and not folder.best.exists():
+        position.best = Position("").best  # the next validation gives a new one
+    return checkpoint
 
 
 def _run_stages(
@@ -269,23 +337,22 @@ def _run_stages(
 ) -> StereoModel:
     stages = options.stages
     folder = context.folder
-    while checkpoint.position.stage:
-        stage = checkpoint.position.stage
+    while stage := checkpoint.position.stage:
         context.reporter.message(f"stage {stage}")
         if stage == "crf":
-            model = run_search(context, checkpoint)
+            model = run_search(context, checkpoint, options.search_deadline(stage))
         else:
             budget = options.budget(stage, len(context.training))
             settings = options.optimiser(stage, len(checkpoint.model.unary))
             model = run_gradient(context, stage, checkpoint, settings, budget)
         save_model(stage_model(folder.path, stage), model)
-        plot_curves(folder.entries(), folder.path / "curves.png")
+        _draw_curves(context)
         following = stages.index(stage) + 1
-        upcoming = stages[following] if following < len(stages) else ""
-        if upcoming:
-            model = begin(upcoming, model, context)
-        checkpoint = Checkpoint(model, Position(upcoming, best=_carried_best(upcoming, checkpoint)))
-        folder.save(checkpoint)
+        if following < len(stages):
+            checkpoint = _started(stages[following], model, context, options)
+        else:
+            checkpoint = Checkpoint(model, Position("", best=checkpoint.position.best))
+            folder.save(checkpoint)
     return folder.load_best()
 
 
@@ -300,9 +367,12 @@ def _judge_once(context: TrainingContext, model: StereoModel, test: Sequence[Sam
         context.reporter.message(line)
 
 
-def _carried_best(upcoming: str, done: Checkpoint) -> float:
-    """The figure to beat: a finished run keeps its own, a new stage starts afresh."""
-    return Position(upcoming).best if upcoming else done.position.best
+def _draw_curves(context: TrainingContext) -> None:
+    """Draw the log; a picture that cannot be written is no reason to end a run, or to hide one."""
+    try:
+        plot_curves(context.folder.log.entries(), context.folder.path / "curves.png")
+    except (InputError, OutputError) as error:
+        context.reporter.message(str(error))
 
 
 def _initial_model(options: TrainOptions) -> StereoModel:
@@ -345,26 +415,3 @@ def _with_labels(model: StereoModel, disparities: int | None) -> StereoModel:
 def _augmentation(options: TrainOptions) -> AugmentOptions:
     changes = {**_PHOTOMETRIC, **_GEOMETRIC} if options.augment else {}
     return AugmentOptions(crop=options.crop, **changes)
-
-
-@contextmanager
-def _deferred_interrupt() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request that is met between two steps; a second one is met now.
-
-    An update must not stop half-way: the checkpoint would be neither before nor after it.
-    """
-    requested = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield requested
-        return
-    previous = signal.getsignal(signal.SIGINT)
-
-    def request(signum: int, frame: object) -> None:
-        requested.set()
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, request)
-    try:
-        yield requested
-    finally:
-        signal.signal(signal.SIGINT, previous)

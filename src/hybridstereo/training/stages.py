@@ -2,14 +2,14 @@
 
 ``unary`` trains the network alone, ``crf`` searches the contrast parameters, ``joint`` trains
 network and penalties through the CRF, ``full`` trains everything, with a Pairwise-CNN that starts
-as an imitation of the contrast weights.
+as an imitation of the contrast weights. The searches are in `searches`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
-from ..errors import StereoError
+from ..errors import InputError, ModelError, StereoError
 from ..features import ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
@@ -33,8 +33,6 @@ from ..model import (
     on_host,
     with_config,
 )
-from .gridsearch import GridPoint, Judge, OnPoint, plan_length, search, search_imitation
-from .imitation import imitate_contrast
 from .optim import (
     OPTIMISERS,
     OptimiserOptions,
@@ -42,7 +40,7 @@ from .optim import (
     gradient_norm,
     learning_rate,
 )
-from .runfolder import Checkpoint, Position, RunFolder
+from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
 from .steps import (
     PENALTIES,
     Gradients,
@@ -80,7 +78,6 @@ _RATES = {
 }  # fmt: skip
 
 _SMALLEST_LEVEL_WEIGHT = 0.01
-_IMITATION_PAIRS = 12
 _WHITENING_PAIRS = 12
 _FIRST_KERNELS = "unary/0/weight"
 _SCORE_EVERY = 5  # steps of `joint` and `full` between two looks at the training error
@@ -164,73 +161,16 @@ def _random_layer(rng: np.random.Generator, shape: tuple[int, int, int, int]) ->
     return ConvLayer(weight, np.zeros(shape[0], np.float32))
 
 
-def begin(stage: str, model: StereoModel, context: TrainingContext) -> StereoModel:
-    """The model that a stage starts from, given the result of the stage before it."""
-    if stage == "unary":
-        return with_config(model, method="argmax")
-    model = with_config(model, method="crf")
-    if stage == "full" and model.config.edge_model != "cnn":
-        return _with_imitated_edges(model, context)
-    return model
-
-
-def _with_imitated_edges(model: StereoModel, context: TrainingContext) -> StereoModel:
-    """The model with a Pairwise-CNN; of several imitations the best on the validation pairs."""
-    pairs = _some_pairs(context, _IMITATION_PAIRS)
-
-    def imitate(contrast: StereoModel) -> StereoModel:
-        imitation, explained = imitate_contrast(contrast, context.backend, pairs, context.seed)
-        context.reporter.message(
-            f"the Pairwise-CNN explains {100 * explained:.0f} % of the contrast weights' variance"
-        )
-        return imitation
-
-    if not context.validation:
-        return imitate(model)
-    table: list[dict[str, Any]] = []
-    best = search_imitation(
-        model,
-        _judge(model, context, context.validation),
-        context.criterion,
-        _table_writer("full", table, context),
-        imitate,
-    )
-    context.folder.write_json("full_grid.json", table)
-    return best
-
-
-def _judge(model: StereoModel, context: TrainingContext, samples: Sequence[Sample]) -> Judge:
-    return Judge(model, context.backend, context.cache, samples)
-
-
-def _table_writer(
-    stage: str, table: list[dict[str, Any]], context: TrainingContext, most: int | None = None
-) -> OnPoint:
-    """What keeps and reports the points of a grid search, ``most`` of them at most."""
-
-    def on_point(point: GridPoint, figures: dict[str, float]) -> None:
-        table.append({**point, **figures})
-        context.reporter.message(
-            f"{stage} {len(table)}{f'/{most}' if most else ''}: "
-            + " ".join(f"{name} {value:.3g}" for name, value in point.items())
-            + f" -> {context.criterion} {figures[context.criterion]:.2f} %"
-        )
-        if context.stop_requested():
-            raise KeyboardInterrupt  # a resumed run begins this search again
-
-    return on_point
-
-
 def start_from_random(model: StereoModel, context: TrainingContext) -> StereoModel:
     """A new model whose first layer suits the windows of the training images."""
     return whiten_first_layer(model, _moments(model, context))
 
 
 def _moments(model: StereoModel, context: TrainingContext) -> np.ndarray:
-    return window_moments(model, [pair.left for pair in _some_pairs(context, _WHITENING_PAIRS)])
+    return window_moments(model, [pair.left for pair in some_pairs(context, _WHITENING_PAIRS)])
 
 
-def _some_pairs(context: TrainingContext, count: int) -> list[StereoPair]:
+def some_pairs(context: TrainingContext, count: int) -> list[StereoPair]:
     """About so many training pairs, spread over each source in proportion to its weight."""
     weights = context.dataset.weights
     chosen: list[Sample] = []
@@ -239,24 +179,6 @@ def _some_pairs(context: TrainingContext, count: int) -> list[StereoPair]:
         share = max(round(count * weight / sum(weights.values())), 1)
         chosen += samples[:: max(len(samples) // share, 1)][:share]
     return [context.cache.load(sample) for sample in chosen]
-
-
-def run_search(context: TrainingContext, checkpoint: Checkpoint) -> StereoModel:
-    """Stage ``crf``: grid search on the validation pairs; the table goes to crf_grid.json."""
-    begun = time.perf_counter()
-    table: list[dict[str, Any]] = []
-    model = search(
-        checkpoint.model,
-        _judge(checkpoint.model, context, context.validation or context.training),
-        context.criterion,
-        _table_writer("crf", table, context, plan_length(checkpoint.model)),
-    )
-    context.folder.write_json("crf_grid.json", table)
-    best = min(table, key=lambda row: row[context.criterion])
-    checkpoint.position.best = best[context.criterion]
-    _log_validation(context, "crf", len(table), best, time.perf_counter() - begun)
-    context.folder.save_best(model)
-    return model
 
 
 def run_gradient(
@@ -291,6 +213,7 @@ def run_gradient(
         if name.startswith(key)
     }
     optimiser = OPTIMISERS[settings.kind](parameters, settings, rates, backend)
+    _check_momentum(checkpoint, parameters)
     optimiser.restore_momentum(checkpoint.momentum)
     steps_of = _step_function(context, stage)
     # The rates of the other stages were found without it, and Muon has a metric of its own.
@@ -302,11 +225,18 @@ def run_gradient(
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
         figures = validate(model, context.backend, context.cache, context.validation, method)
+        if math.isnan(figures[context.criterion]):
+            raise InputError(
+                "No pixel of the validation pairs has a known disparity and is seen in both views",
+                "Keep other scenes for validation, with `val_scenes` or `val_fraction`",
+            )
         better = figures[context.criterion] < position.best
         if better:
             position.best = figures[context.criterion]
             context.folder.save_best(on_host(model, backend))
-        _log_validation(context, stage, position.step, figures, time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        position.seconds += seconds
+        log_validation(context, stage, position.step, figures, seconds)
         context.reporter.validation(stage, position.step, figures, better)
 
     if position.step == 0 and validates and stage != "unary":
@@ -340,7 +270,7 @@ def run_gradient(
             entry |= {"p1": model.config.p1, "p2": model.config.p2}
             entry |= dict(zip(PYRAMID, model.config.pyramid, strict=False))
             entry |= {"seconds": round(time.perf_counter() - begun, 4)}
-            context.folder.append(entry)
+            context.folder.log.append(entry)
             progress = budget.progress(position)
             context.reporter.step(stage, position.step, budget.steps, progress, entry)
 
@@ -359,6 +289,22 @@ def run_gradient(
     if not validates:
         context.folder.save_best(on_host(model, backend))
     return context.folder.load_best()
+
+
+def _check_momentum(checkpoint: Checkpoint, parameters: Mapping[str, np.ndarray]) -> None:
+    """Refuse momentum of other parameters than those of the stage; there is none before a step."""
+    momentum = checkpoint.momentum
+    expected = parameters if checkpoint.position.step > 0 else {}
+    odd = sorted(expected.keys() ^ momentum.keys())
+    for name in sorted(expected.keys() & momentum.keys()):
+        parameter, velocity = expected[name], momentum[name]
+        if (parameter.shape, parameter.dtype) != (velocity.shape, velocity.dtype):
+            odd.append(name)
+    if odd:
+        raise ModelError(
+            f"The checkpoint's momentum of '{odd[0]}' does not fit its stage",
+            START_ANEW,
+        )
 
 
 def _step_function(
@@ -447,10 +393,11 @@ def _with_scalars(model: StereoModel, parameters: dict[str, np.ndarray]) -> Ster
     return with_config(model, **scalars)
 
 
-def _log_validation(
+def log_validation(
     context: TrainingContext, stage: str, step: int, figures: dict[str, float], seconds: float
 ) -> None:
-    context.folder.append(
+    """Put the figures of the validation pairs into the log."""
+    context.folder.log.append(
         {
             "kind": "validation",
             "stage": stage,

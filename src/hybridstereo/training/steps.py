@@ -15,6 +15,7 @@ from ..edges import edges_backward, edges_forward, edges_input
 from ..features import ConvLayer, Statistics, features_backward, features_forward, network_input
 from ..kernels import Array, Backend
 from ..labels import LabelRange
+from ..limits import TRAINING
 from ..model import PYRAMID, StereoModel, named_arrays
 from ..pyramid import half_labels, half_size, half_truth, pyramid_backward, pyramid_forward
 from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
@@ -46,6 +47,10 @@ class HingeOptions:
     tau: float = 3.0
     iterations: int = 5
     infer_unknown: bool = False  # see `structured_hinge`
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "tau", "iterations"):
+            TRAINING[name].check(getattr(self, name), f"`{name}` is")
 
 
 def parameters_of(model: StereoModel) -> dict[str, np.ndarray]:

@@ -62,3 +62,29 @@ def test_other_chains_are_left_alone(rng):
     column = np.ascontiguousarray(f.reshape(4, 5, 3)[:, 2])
     expected = naive.chain_minorant(column, np.full(3, 0.3), P1, P2)
     np.testing.assert_allclose(out.reshape(4, 5, 3)[:, 2], expected, atol=1e-13)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+@pytest.mark.parametrize("labels", [1, 2, 9, 40])
+@pytest.mark.parametrize("unknown", ["all", "first", "last", "but one"])
+def test_winners_of_nan_costs_are_labels(nodes, labels, unknown):
+    """A winner is looked for inside the row only, even if no cost is a number."""
+    costs = np.zeros((nodes, labels), np.float32)
+    if unknown == "all":
+        costs[:] = np.nan
+    elif unknown == "but one":
+        costs[:, : labels - 1] = np.nan
+    else:
+        costs[:, 0 if unknown == "first" else -1] = np.nan
+    # What lies behind the last row would end a search that leaves it only by chance.
+    guarded = np.full((nodes + 64, labels), np.nan, np.float32)
+    guarded[:nodes] = costs
+    winners = np.full(nodes + 64, -1, np.int32)
+    number = np.float32
+    move_minorants(
+        guarded, guarded, guarded.copy(), np.full(nodes + 64, number(0.3)), winners, 0, 1, nodes,
+        nodes, 1, number(P1), number(P2), True, *scratch_arrays(nodes, labels, costs.dtype),
+        np.empty(1),
+    )  # fmt: skip
+    assert ((winners[:nodes] >= 0) & (winners[:nodes] < labels)).all()
+    assert (winners[nodes:] == -1).all()

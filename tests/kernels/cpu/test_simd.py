@@ -48,6 +48,16 @@ def test_exp_below_the_range_is_negligible_not_negative():
     assert ((out >= 0) & (out < 1e-37)).all()
 
 
+@pytest.mark.parametrize("function", [_exp, _tanh])
+def test_nan_stays_nan(function):
+    """In the vector loop and in the rest of it: a NaN must not leave a network as a feature."""
+    x = np.linspace(-3, 3, 67).astype(np.float32)
+    x[5::7] = np.nan
+    out = np.empty_like(x)
+    function(x, out)
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(x))
+
+
 def test_tanh_saturates():
     x = np.array([30.0, -30.0, 1e30], np.float32)
     out = np.empty_like(x)

@@ -189,7 +189,7 @@ wanted = {x.name: x for x in cudalib.registered_kernels() if x.name in ("correla
 with cudalib.current()._gpu:
     print([sum(wanted[name].compiled.stats.cache_hits.values()) for name in sorted(wanted)])
 """
-    environment = os.environ | {"PYTHONPATH": SEARCH, "NUMBA_CACHE_DIR": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": SEARCH, "HSTEREO_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "ignore", "-c", script]
     found = [
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

@@ -12,13 +12,13 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.datasets import StereoPair
 from hybridstereo.io.color import FARTHEST, NEAREST, disparity_levels, palette, robust_range
 from hybridstereo.metrics import BAD_THRESHOLDS, KITTI_ABSOLUTE, KITTI_RELATIVE
+from hybridstereo.opencv import cv2
 
 DISPARITY_COLORS = {"turbo": "Turbo", "kitti": "KITTI", "jet": "Jet", "grey": "Grey"}
 """The colour maps that the page offers, and what it calls them; the first is shown first."""

@@ -1,0 +1,47 @@
+"""Every number that a command takes is finite and has two ends."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from hybridstereo.cli import cli
+from hybridstereo.cli.options import CommaSeparated, FiniteRange, number_type
+from hybridstereo.limits import Limits
+
+NUMBERS = [
+    pytest.param(option.type, id=f"{name} {option.opts[0]}")
+    for name, command in cli.commands.items()
+    for option in command.params
+    if isinstance(getattr(option.type, "item", option.type), type(click.INT) | type(click.FLOAT))
+]
+
+
+def test_there_are_numbers():
+    assert len(NUMBERS) > 40
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers_have_ends(kind):
+    number = kind.item if isinstance(kind, CommaSeparated) else kind
+    assert isinstance(number, click.IntRange | FiniteRange)
+    assert number.min is not None
+    assert number.max is not None
+    assert not number.clamp
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@pytest.mark.parametrize(
+    "value", ["nan", "NaN", "inf", "-inf", "infinity", "1e999", "-1e999", "1e400000", "one", ""]
+)
+def test_what_is_not_finite_is_refused(kind, value):
+    with pytest.raises(click.BadParameter):
+        kind.convert(value, None, None)
+
+
+def test_open_ends():
+    kind = number_type(Limits(0, 1, above=True, below=True))
+    assert kind.convert("0.5", None, None) == 0.5
+    for end in ("0", "1", "-0.0"):
+        with pytest.raises(click.BadParameter):
+            kind.convert(end, None, None)

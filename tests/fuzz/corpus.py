@@ -1,0 +1,199 @@
+"""Valid files of every kind that is read, made here: where the mutations start."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import cv2
+import h5py
+import numpy as np
+
+from hybridstereo.features import ConvLayer
+from hybridstereo.io.disparity import MAP_SUFFIXES, write_disparity
+from hybridstereo.io.volumes import write_volume
+from hybridstereo.model import ModelConfig, StereoModel
+from hybridstereo.models.zoo import save_model
+from hybridstereo.training.run import TrainOptions
+from hybridstereo.training.runfolder import Checkpoint, Position, RunFolder
+
+H, W, K = 3, 5, 4
+"""Size of all images and maps, and labels of all volumes."""
+
+
+def pixels(dtype: type = np.uint8, channels: int = 3) -> np.ndarray:
+    """A small picture in which no two pixels are alike."""
+    values = np.arange(H * W * channels) * 4
+    shaped = values.reshape((H, W, channels) if channels > 1 else (H, W))
+    return (shaped / 255).astype(dtype) if dtype == np.float32 else shaped.astype(dtype)
+
+
+def encoded(suffix: str, picture: np.ndarray, *parameters: int) -> bytes:
+    """An image file."""
+    done, data = cv2.imencode(suffix, picture, parameters)
+    assert done
+    return bytes(data)
+
+
+def images() -> list[bytes]:
+    """Every format that is decoded, in all its kinds of pixels."""
+    return [
+        encoded(".png", pixels()),
+        encoded(".png", pixels(channels=1)),
+        encoded(".png", pixels(np.uint16, 4)),
+        encoded(".jpg", pixels()),
+        encoded(".jpg", pixels(channels=1), cv2.IMWRITE_JPEG_PROGRESSIVE, 1),
+        encoded(".tif", pixels()),
+        encoded(".tif", pixels(np.float32, 1)),
+        encoded(".tif", pixels(np.uint16)),
+        encoded(".tif", pixels(), cv2.IMWRITE_TIFF_COMPRESSION, 1),
+        encoded(".bmp", pixels()),
+        encoded(".bmp", pixels(channels=1)),
+        encoded(".ppm", pixels()),
+        encoded(".pgm", pixels(channels=1)),
+        encoded(".pgm", pixels(np.uint16, 1)),
+        b"P2 # text\n5 3\n1023\n" + b"17 " * 15,
+        b"P3 5 3 255 " + b"17 " * 45,
+        b"P1 5 3\n" + b"1 0 " * 8,
+        b"P4 5 3\n" + bytes(3),
+    ]
+
+
+def disparity_map() -> np.ndarray:
+    """A map with invalid pixels."""
+    values = np.linspace(0.5, 60, H * W).astype(np.float32).reshape(H, W)
+    values[1, 2] = np.inf
+    return values
+
+
+def maps(suffix: str) -> list[bytes]:
+    """Maps of one format."""
+    assert suffix in MAP_SUFFIXES
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"map{suffix}")
+        write_disparity(path, disparity_map())
+        seeds = [path.read_bytes()]
+    if suffix == ".pfm":
+        seeds.append(b"Pf\r\n5 3\r\n1.0\r\n" + disparity_map().astype(">f4").tobytes())
+    if suffix == ".npy":
+        for array in (np.asfortranarray(disparity_map()), np.arange(6, dtype=">i2").reshape(2, 3)):
+            stream = io.BytesIO()
+            np.save(stream, array)
+            seeds.append(stream.getvalue())
+    return seeds
+
+
+def calibrations() -> list[bytes]:
+    """Middlebury's calib.txt."""
+    return [
+        b"cam0=[1000.5 0 320; 0 1000.5 240; 0 0 1]\ncam1=[1000.5 0 330; 0 1000.5 240; 0 0 1]\n"
+        b"doffs=10.25\nbaseline=100\nwidth=640\nheight=480\nndisp=64\nisint=0\nvmin=3\nvmax=60\n",
+        b"ndisp = 64 \n\n dyavg=0 \n",
+    ]
+
+
+def published_configs() -> list[bytes]:
+    """The cfg beside published parameters."""
+    return [
+        b"# comment\nmatching = COLORCNN\nnum-layers = 3\ninference = CRF\ndisp-min = 0\n"
+        b"disp-max = 63\ndisp-step = 1\nlambda = 0.4\nL1 = 1\nL2 = 12\ndelta = 2\nalpha = 20\n"
+        b"beta = 0.8\ncrf-iterations = 4\nwith-xy = 0\nrefinement = quad\nother = 1\n",
+    ]
+
+
+def published_parameters() -> list[bytes]:
+    """A params.npz of three layers; zeros, which lets mutations hit the headers more often."""
+    arrays = [np.zeros((100, 3, 3, 3), np.float16), np.zeros(100, np.float16)]
+    for _ in range(2):
+        arrays += [np.zeros((100, 100, 2, 2), np.float16), np.zeros(100, np.float16)]
+    arrays += [np.array([0.5], np.float32), np.array([8.0], np.float32)]
+    stream = io.BytesIO()
+    np.savez(stream, *arrays)
+    return [stream.getvalue()]
+
+
+def lists() -> list[bytes]:
+    """CSV files about the pair that `targets` lays beside them."""
+    return [
+        b"left.png,right.png,truth.pfm\n",
+        b"\xef\xbb\xbf# a list\nleft, right, disparity, mask, scene\n"
+        b'"left.png", "right.png", truth.pfm, left.png, one\nleft.png,right.png,truth.pfm,,two\n',
+    ]
+
+
+def model(pairwise: bool = True) -> StereoModel:
+    """A model with all kinds of layers."""
+    rng = np.random.default_rng(1)
+
+    def layer(outputs: int, inputs: int, side: int, biased: bool = True) -> ConvLayer:
+        weight = rng.standard_normal((outputs, inputs, side, side)).astype(np.float32)
+        return ConvLayer(weight, np.zeros(outputs, np.float32) if biased else None)
+
+    return StereoModel(
+        (layer(4, 3, 3), layer(4, 4, 2)),
+        (layer(3, 3, 3), layer(2, 3, 1, biased=False)) if pairwise else (),
+        ModelConfig(edge_model="cnn" if pairwise else "contrast", disparities=4, half_weight=0.2),
+    )
+
+
+def models() -> list[bytes]:
+    """Model files."""
+    seeds = []
+    with TemporaryDirectory() as folder:
+        for pairwise in (False, True):
+            path = Path(folder, "model.h5")
+            save_model(path, model(pairwise))
+            seeds.append(path.read_bytes())
+    return seeds
+
+
+def checkpoint() -> Checkpoint:
+    """Where a run was."""
+    momentum = {name: array * 0 for name, array in model().to_file().tensors.items()}
+    return Checkpoint(model(), Position("joint", 7, 12.5, 3.25), momentum)
+
+
+def checkpoints() -> list[bytes]:
+    """Files last.h5 of run folders."""
+    with TemporaryDirectory() as folder:
+        run = RunFolder(folder)
+        run.log.clear()
+        run.save(checkpoint())
+        return [run.last.read_bytes()]
+
+
+def run_configs() -> list[bytes]:
+    """Files config.json of run folders."""
+    options = TrainOptions("csv", roots={"csv": ("pairs.csv",)}, crop=(8, 8), val_scenes=("a",))
+    return [json.dumps(vars(options), indent=2).encode(), b'{"dataset": "synthetic"}']
+
+
+def logs() -> list[bytes]:
+    """Files log.jsonl of run folders."""
+    step = {"stage": "joint", "step": 1, "hinge": 0.5, "lr": 0.1, "seconds": 1.5}
+    validation = {"stage": "joint", "step": 1, "validation": {"bad1": 12.5}, "best": True}
+    return [b"".join(json.dumps(entry).encode() + b"\n" for entry in (step, validation))]
+
+
+def volumes(suffix: str) -> list[bytes]:
+    """Cost volumes of one format; those of HDF5 also without checksums of metadata."""
+    costs = np.linspace(-1, 0, H * W * K).astype(np.float32).reshape(H, W, K)
+    seeds = []
+    with TemporaryDirectory() as folder:
+        path = Path(folder, f"costs{suffix}")
+        write_volume(path, costs, -1.0, 0.5)
+        seeds.append(path.read_bytes())
+        if suffix == ".npy":
+            np.save(path, costs.transpose(2, 0, 1)[np.newaxis].astype(np.float64))
+            seeds.append(path.read_bytes())
+        if suffix == ".h5":
+            with h5py.File(path, "w", libver="earliest") as file:
+                file.create_dataset("costs", data=costs, chunks=(1, W, K), compression="gzip")
+                file["costs"].attrs["step"] = 0.5
+            seeds.append(path.read_bytes())
+            with h5py.File(path, "w", libver="earliest") as file:
+                file["other"] = costs.astype(np.float64)
+            seeds.append(path.read_bytes())
+    return seeds
