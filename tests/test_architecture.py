@@ -38,6 +38,7 @@ LAYERS = (
         "crf",
         "disparity",
         "search_range",
+        "pair_check",
     },  # the stages
     {"model", "datasets"},
     {"models", "memory", "options", "faults", "result", "strips"},

@@ -6,6 +6,7 @@ import naive
 import numba
 import numpy as np
 import pytest
+from support.misaligned import lowered
 from support.networks import as_pairs, stereo_model
 
 import hybridstereo as hs
@@ -364,3 +365,24 @@ def test_public_names():
     assert all(getattr(hs, name) is not None for name in hs.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Stereos'"):
         hs.Stereos  # noqa: B018
+
+
+# --- check ------------------------------------------------------------------------------------
+
+
+def test_check_takes_the_order_of_colours_and_leaves_out_what_rectify_corrects(sample):
+    left, right = (read_image(sample / f"{side}.png") for side in ("left", "right"))
+    stereo = Stereo("census", device="cpu", threads=1)
+    low = lowered(right, 3)
+    (found,) = stereo.check(left, low)
+    assert found.code == "vertical-offset"
+    assert stereo.check(left, low, rectify=True) == []
+    assert stereo.check(left, right[..., ::-1], channels="bgr") == []
+    assert stereo.check(sample / "left.png", sample / "right.png") == []
+
+
+def test_check_finds_views_of_two_scenes(sample, rng):
+    """Points do not tell, so the small model does: here that noise has nothing in common."""
+    left = read_image(sample / "left.png")
+    noise = rng.random(left.shape, np.float32)
+    assert [x.code for x in Stereo("census", device="cpu").check(left, noise)] == ["unrelated"]

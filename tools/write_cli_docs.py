@@ -115,6 +115,14 @@ hstereo infer pair/left.png pair/right.png
 Which calibrations are understood is in [recipes.md](recipes.md#from-two-cameras-to-a-map), what is
 computed in [model.md](model.md#15-rectification-with-a-calibration), and what messages mean in
 [messages.md](messages.md#rectification-with-a-calibration).""",
+    "check": """\
+```sh
+hstereo check left.png right.png                      # a line for each finding
+hstereo check left.png right.png --strict || echo "not a good pair"
+hstereo check left.png right.png --json | jq '.check[].code'
+```
+
+[messages.md](messages.md) explains each finding.""",
     "convert": """\
 ```sh
 hstereo convert params.npz --config crf.cfg -o model.h5
@@ -182,6 +190,8 @@ ARGUMENTS = {
     ("infer", "right"): "Right image, or `-`; may be left out with `--volume`.",
     ("rectify", "left"): "Left image.",
     ("rectify", "right"): "Right image.",
+    ("check", "left"): "Left image, or `-` for standard input.",
+    ("check", "right"): "Right image, or `-`.",
     ("convert", "parameters"): "The authors' parameter file.",
     ("synth", "folder"): "Folder that receives the scenes.",
     ("train", "dataset"): "`kitti`, `middlebury`, `synthetic`, `csv` or a mixture; left out with "

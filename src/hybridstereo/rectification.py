@@ -154,8 +154,8 @@ def estimate(left: np.ndarray, right: np.ndarray, camera: Camera | None = None) 
         )
     height, width, _ = left.shape
     camera = camera or Camera.assumed(height, width)
-    matches = _matches(left, right)
-    first = np.abs(matches[:, 3] - matches[:, 1]) < max(_FIRST_GATE * height, _GATE)
+    matches = matched_points(left, right, _MOST_POINTS, _LAYERS)
+    first = np.abs(matches[:, 3] - matches[:, 1]) < correctable_rows(height)
     if np.count_nonzero(first) < _FEWEST:
         return Rectification(camera, matches=int(np.count_nonzero(first)), reason=_TOO_FEW)
     model = _Model(camera, height, width)
@@ -218,12 +218,34 @@ def corrected(right: np.ndarray, found: Rectification) -> np.ndarray:
     return np.clip(result, 0, 1, out=result).astype(right.dtype, copy=False)
 
 
-def _matches(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(N, 4): x and y of a point in the left view, then in the right one."""
+def correctable_rows(height: int) -> float:
+    """By how many rows the views may differ so that `estimate` still finds it."""
+    return max(_FIRST_GATE * height, _GATE)
+
+
+def matched_points(
+    left: np.ndarray, right: np.ndarray, most_points: int, layers: int
+) -> np.ndarray:
+    """Points that both views show, by SIFT.
+
+    Parameters
+    ----------
+    left, right
+        (H, W, 3) RGB in [0, 1], of one size.
+    most_points
+        Of each view; the clearest are kept.
+    layers
+        Of each octave of SIFT: more find more points, and cost as much more.
+
+    Returns
+    -------
+    ndarray, (N, 4)
+        x and y in the left view, then in the right one, in pixels of the views as given.
+    """
     height, width, _ = left.shape
     shrink = int(np.ceil(np.sqrt(height * width / _MOST_PIXELS)))
     size = max(width // shrink, 1), max(height // shrink, 1)
-    sift = cv2.SIFT.create(nfeatures=_MOST_POINTS, nOctaveLayers=_LAYERS)
+    sift = cv2.SIFT.create(nfeatures=most_points, nOctaveLayers=layers)
     points, descriptors = [], []
     for view in (left, right):
         pixels = np.rint(255 * np.clip(view, 0, 1)).astype(np.uint8)

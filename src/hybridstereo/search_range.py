@@ -96,6 +96,11 @@ def believed(costs: np.ndarray, labels: np.ndarray, label_range: LabelRange) -> 
     return seen & (np.abs(answer - labels) <= 1)
 
 
+def belong_together(mask: np.ndarray) -> bool:
+    """Whether so many pixels are `believed` that the views must belong together."""
+    return bool(np.count_nonzero(mask) >= max(_FEWEST, _SHARE_BELIEVED * mask.size))
+
+
 def covering_range(disparity: np.ndarray, mask: np.ndarray, factor: int) -> LabelRange | None:
     """The whole disparities that cover what a coarse map shows; None if it shows too little.
 
@@ -108,9 +113,9 @@ def covering_range(disparity: np.ndarray, mask: np.ndarray, factor: int) -> Labe
     factor
         Pixels per coarse pixel.
     """
-    values = np.sort(disparity[mask].astype(np.float64))
-    if values.size < max(_FEWEST, _SHARE_BELIEVED * mask.size):
+    if not belong_together(mask):
         return None
+    values = np.sort(disparity[mask].astype(np.float64))
     if np.mean(values < _NEGATIVE) < _SHARE_NEGATIVE:
         values = values[values >= _NEGATIVE]
     lowest = _outermost(values, _SHARE_BELOW)

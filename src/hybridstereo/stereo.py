@@ -43,6 +43,7 @@ from .model import StereoModel, on_device
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
+from .pair_check import Finding, check_pair
 from .pyramid import half_labels, half_size, pyramid_forward
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
@@ -105,7 +106,7 @@ class Stereo:
         self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
         self._loaded = on_device(self.model, self.backend)
-        self._scout: Stereo | None = None  # the small model of `find_range`, once it is needed
+        self._scout: Stereo | None = None  # the small model of `_coarse_match`, once it is needed
 
     def __repr__(self) -> str:
         return f"<Stereo: {self.model!r} on {self.device}>"
@@ -156,16 +157,48 @@ class Stereo:
         StereoError
             If an image cannot be used.
         """
-        return self._find_range(*self._read_pair(left, right, channels))
+        return covering_range(*self._coarse_match(*self._read_pair(left, right, channels)))
 
-    def _find_range(self, left: np.ndarray, right: np.ndarray) -> LabelRange | None:
+    def check(
+        self,
+        left: ImageLike,
+        right: ImageLike,
+        *,
+        rectify: bool = False,
+        channels: ChannelOrder = "rgb",
+    ) -> list[Finding]:
+        """What is wrong with a pair: swapped or unrelated views, rows that differ, and others.
+
+        Takes some hundredths of the time of `match`; docs/messages.md lists what can be found.
+
+        Parameters
+        ----------
+        left, right, channels
+            As for `match`.
+        rectify
+            Whether `match` will be told to: then what that corrects is left out.
+
+        Raises
+        ------
+        StereoError
+            If an image cannot be used.
+        """
+        images = self._read_pair(left, right, channels)
+        with opencv_threads(self.threads):
+            findings = check_pair(*images, lambda *views: self._coarse_match(*views)[:2])
+        return [x for x in findings if not (rectify and x.correctable)]
+
+    def _coarse_match(
+        self, left: np.ndarray, right: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """A disparity map of fewer pixels, where it is believed, and pixels per pixel of it."""
         if self._scout is None:
             self._scout = Stereo(SCOUT_MODEL, self.backend, self.threads)
         views = coarse_views(left, right)
         result = self._scout.match(views.left, views.right, labels=views.label_range, volumes=True)
         labels = np.rint(result.unrefined - views.label_range.minimum).astype(np.intp)
         mask = believed(cast(np.ndarray, result.costs), labels, views.label_range)
-        return covering_range(result.disparity, mask, views.factor)
+        return result.disparity, mask, views.factor
 
     def match(
         self,
@@ -257,7 +290,7 @@ class Stereo:
             found = None
             if disparities == "auto" or (disparities is None and search_range is None):
                 with clock.stage("range"):
-                    found = self._find_range(left_image, right_image)
+                    found = covering_range(*self._coarse_match(left_image, right_image))
                 range_from = "model" if found is None else "pair"
             elif disparities is None:
                 range_from = "data set"

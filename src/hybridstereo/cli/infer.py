@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import click
 
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
+from .check import finding_reports, tell_findings
 from .options import (
     ByteCount,
     LabelCount,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..options import MatchOptions
+    from ..pair_check import Finding
     from ..result import StereoResult
     from ..stereo import Stereo
 
@@ -113,6 +116,12 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "only roughly. Disparities stay those of the views as given.",
 )
 @click.option(
+    "--check/--no-check",
+    default=True,
+    help="Look first whether this is a rectified pair, and say what is wrong; see 'hstereo check'.",
+)
+@click.option("--strict", is_flag=True, help="Compute nothing if the check finds anything.")
+@click.option(
     "--scale",
     type=click.Choice(["1", "1/2", "1/4"]),
     default="1",
@@ -164,6 +173,8 @@ def infer(
     model: str,
     calib: str | None,
     rectify: bool,
+    check: bool,
+    strict: bool,
     scale: str,
     max_memory: int | None,
     volume: str | None,
@@ -193,13 +204,16 @@ def infer(
         )
     if volume is not None and rectify:
         raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
+    if strict and (volume is not None or not check):
+        raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
     if output is None:
         output, default_color = _default_outputs(left)
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    from ..clock import StageClock
     from ..io.atomic import check_distinct
-    from ..io.images import read_image
+    from ..io.images import read_image, read_pair
     from ..io.volumes import write_volume
     from ..options import MatchOptions
     from ..stereo import Stereo
@@ -218,21 +232,27 @@ def infer(
             "Use `method=crf` or leave out `save_volume_crf`",
         )
     wants_volumes = save_volume is not None or save_volume_crf is not None
+    findings: list[Finding] | None = None
     with Progress() as progress:
         show = progress.stage
+        clock = StageClock(show)
         if volume is None:
+            show("reading")
+            pair = read_pair(left, str(right), max_pixels)
+            if check:
+                with clock.stage("check"):
+                    findings = stereo.check(*pair, rectify=rectify)
+                tell_findings(findings, strict, progress.message)
             chosen = vars(settings)
             if calib is not None and settings.disparities == "auto":
                 chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
-                left,
-                str(right),
+                *pair,
                 **chosen,
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
                 volumes=wants_volumes,
-                max_pixels=max_pixels,
                 on_stage=show,
                 on_strip=lambda done, all_: progress.advance(
                     done / all_, f"strip {done + 1} of {all_}"
@@ -242,6 +262,7 @@ def infer(
             show("reading")
             image = read_image(left, max_pixels)
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
+    result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     paths = (output, color, save_volume, save_volume_crf)
@@ -259,7 +280,9 @@ def infer(
     for path in replaced:
         click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
-        click.echo(json.dumps(_report(stereo, result, model, method, outputs)))
+        report = _report(stereo, result, model, method, outputs)
+        report["check"] = None if findings is None else finding_reports(findings)
+        click.echo(json.dumps(report))
     else:
         for path in outputs.values():
             click.echo(path)

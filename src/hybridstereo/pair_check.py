@@ -1,0 +1,385 @@
+"""Is this a rectified pair?  What is wrong with two views, measured before they are matched.
+
+docs/messages.md has every finding with its cause and its cure.  Points that both views show tell by
+how much the rows differ, which way things move, and whether the views belong together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from .opencv import cv2
+from .rectification import correctable_rows, matched_points
+from .search_range import belong_together
+
+Code = Literal[
+    "blank", "identical", "unrelated", "swapped", "vertical-offset", "rotation", "scale", "exposure"
+]
+"""What can be found; these names stay."""
+
+CoarseMatch = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Two views -> a coarse disparity map (h, w), and where both views agree on it, bool (h, w)."""
+
+# Views are reduced to so many pixels, and so many points are taken of each: a few hundredths of the
+# time that the disparity map takes, and the rows of hundreds of points still tell 0.1 px.
+_MOST_PIXELS, _MOST_POINTS, _LAYERS = 250_000, 1000, 3
+# By how many pixels of the reduced views matches may differ from what the others say.
+_TOLERANCE = 1.0
+# Where Huber's loss turns from squared to absolute, in the same pixels: half of SIFT's points lie
+# closer, and wrong matches, which lie anywhere within the tolerance, count for less.
+_HUBER = 0.2
+# Fewer matches, or a smaller share of them that agrees, do not tell a pair from chance.
+_FEWEST, _AGREEING = 20, 0.5
+# Draws of three matches: one without a wrong match is among them for certain (1 - 1e-17) if half of
+# the matches are right.  A drawn model may not turn, scale or shift by more than a pair could.
+_DRAWS, _MOST_SLOPE, _MOST_SHIFT = 300, 0.2, 0.25
+_ROUNDS = 10
+# What is worth a word.  Of 95 pairs of KITTI and Middlebury none has rows that differ by more than
+# 0.8 px at the centre, or views that are turned by more than 0.1 degrees or larger by 0.6 %.
+_OFFSET, _ROTATION, _SCALE = 1.0, math.radians(0.15), 0.01
+# Less than this at the border is no harm, whatever the angle; and standard errors to be sure.
+_AT_BORDER, _ERRORS = 0.75, 3.0
+# Of the points that move sideways by more than half a pixel: so many to the wrong side.
+_SIDEWAYS, _SWAPPED = 0.5, 0.9
+# Three of four points of an image and of a compressed copy of it are closer than so many pixels of
+# the reduced views; so are views without any depth.
+_SAME = 0.5
+# Of the range of values, with sensor noise averaged away: 2.5 of 255 grey levels.
+_BLANK, _AVERAGED = 0.01, 8
+# Ratio of the mean brightness; the shipped models were measured up to this (docs/results.md).
+_EXPOSURE = 3.0
+# Views of two scenes agree by chance at 7 to 31 % of the pixels (44 pairs); of one scene, where
+# points do not match, at 40 % and more, but plain ones in the dark at 27 to 40 %.  Smaller views
+# say too little.
+_UNRELATED, _SMALLEST = 0.32, 128
+# So many times as many pixels agree the other way round.
+_REVERSED = 1.5
+# Correlation of a view with itself, shifted: at most 0.38 in 40 views, 0.94 and more of wallpapers
+# (tools/check_campaign.py).  Structures coarser than _FINE pixels are shades, and closer is itself.
+_REPEATED, _FINE = 0.65, 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong with a pair.
+
+    Attributes
+    ----------
+    code
+        What it is.
+    figure, unit
+        How much of it was measured.
+    message, hint
+        A sentence each, without the full stop; arguments in backticks, as in `errors`.
+    correctable
+        Whether ``rectify`` takes care of it.
+    """
+
+    code: Code
+    figure: float
+    unit: str
+    message: str
+    hint: str
+    correctable: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """Both sentences."""
+        return f"{self.message}. {self.hint}."
+
+
+def check_pair(left: np.ndarray, right: np.ndarray, coarse_match: CoarseMatch) -> list[Finding]:
+    """What is wrong with a pair, the worst first; nothing where the views tell too little.
+
+    Never fails on images, and finds the same with any number of threads.
+
+    Parameters
+    ----------
+    left, right
+        (H, W, 3) RGB in [0, 1], of one size.
+    coarse_match
+        Asked only if too few points match.
+    """
+    tones = _Tones.of(left), _Tones.of(right)
+    blank = _blank(*tones)
+    if blank is not None:
+        return [blank]
+    if np.array_equal(left, right):
+        return [_identical(0.0)]
+    rows = _fit_rows(_matches(left, right, tones), *left.shape[:2])
+    if rows is None:
+        findings = _dense_findings(left, right, coarse_match)
+    elif rows.moved < _SAME * rows.pixel:
+        findings = [_identical(rows.moved)]
+    else:
+        findings = _row_findings(rows)
+    if any(finding.code in ("identical", "unrelated") for finding in findings):
+        return findings
+    exposure = _exposure(*tones)
+    return findings if exposure is None else [*findings, exposure]
+
+
+@dataclass(frozen=True)
+class _Tones:
+    """Brightness of a view.
+
+    Attributes
+    ----------
+    low, high
+        Between these are all small areas but a hundredth; averaging takes sensor noise away.
+    mean, deviation
+        Of the areas.
+    """
+
+    low: float
+    high: float
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, view: np.ndarray) -> _Tones:
+        """Those of a view (H, W, 3)."""
+        areas = _reduced(view, _AVERAGED).mean(axis=2)
+        low, high = np.quantile(areas, [0.005, 0.995])
+        return cls(float(low), float(high), float(areas.mean()), float(areas.std()))
+
+    @property
+    def contrast(self) -> float:
+        """What is between, as a share of the range of values."""
+        return self.high - self.low
+
+
+def _reduced(view: np.ndarray, factor: float) -> np.ndarray:
+    """The view with so many times fewer pixels in each direction, averaged."""
+    height, width, _ = view.shape
+    size = max(round(width / factor), 1), max(round(height / factor), 1)
+    return cv2.resize(view.astype(np.float32, copy=False), size, interpolation=cv2.INTER_AREA)
+
+
+def _reduction(height: int, width: int) -> float:
+    """Pixels per pixel of the views in which points are looked for."""
+    return max(math.sqrt(height * width / _MOST_PIXELS), 1.0)
+
+
+def _matches(left: np.ndarray, right: np.ndarray, tones: tuple[_Tones, _Tones]) -> np.ndarray:
+    """Points that both views show, (N, 4); dark and pale views are stretched to full contrast."""
+    height, width, _ = left.shape
+    factor = _reduction(height, width)
+    first, second = (
+        (_reduced(view, factor) - tone.low) / tone.contrast
+        for view, tone in zip((left, right), tones, strict=True)
+    )
+    exact = np.tile([width / first.shape[1], height / first.shape[0]], 2)
+    return (matched_points(first, second, _MOST_POINTS, _LAYERS) + 0.5) * exact - 0.5
+
+
+@dataclass(frozen=True)
+class _RowPlane:
+    """By how much the rows of a right view differ, as a plane over it, and how points move.
+
+    Attributes
+    ----------
+    size
+        Height and width of the views.
+    plane, errors
+        Rows by which points lie lower, at the centre, per column and per row; standard errors.
+    disparities
+        Of the matches that agree.
+    moved
+        Pixels, in any direction, that three of four of these do not exceed.
+    pixel
+        Pixels per pixel of the reduced views.
+    """
+
+    size: tuple[int, int]
+    plane: np.ndarray
+    errors: np.ndarray
+    disparities: np.ndarray
+    moved: float
+    pixel: float
+
+    def exceeds(self, index: int, limit: float, reach: float) -> bool:
+        """Whether an entry of the plane certainly does, and matters ``reach`` pixels away."""
+        size = abs(self.plane[index])
+        certain = size - _ERRORS * self.errors[index] > 0.5 * limit
+        return bool(size > limit and certain and size * reach > _AT_BORDER)
+
+
+def _fit_rows(matches: np.ndarray, height: int, width: int) -> _RowPlane | None:
+    """A plane through the differences of rows, by random sampling; None if too few agree."""
+    if len(matches) < _FEWEST:
+        return None
+    pixel = _reduction(height, width)
+    tolerance = _TOLERANCE * pixel
+    centre = np.array([(width - 1) / 2, (height - 1) / 2])
+    places = np.hstack([np.ones((len(matches), 1)), matches[:, 2:] - centre])
+    lower = matches[:, 3] - matches[:, 1]
+    # Always the same draws: the same pair has the same findings.
+    drawn = np.random.default_rng(0).integers(0, len(matches), (_DRAWS, 3))
+    solvable = np.abs(np.linalg.det(places[drawn])) > 1.0
+    drawn = drawn[solvable]
+    planes = np.linalg.solve(places[drawn], lower[drawn][..., None])[..., 0]
+    likely = np.abs(planes) < [_MOST_SHIFT * height, _MOST_SLOPE, _MOST_SLOPE]
+    planes = np.vstack([[np.median(lower), 0.0, 0.0], planes[likely.all(axis=1)]])
+    residuals = lower - np.einsum("pk,nk->pn", planes, places)
+    plane = planes[np.argmax(np.count_nonzero(np.abs(residuals) < tolerance, axis=1))]
+    agreeing, errors = np.zeros(len(matches), bool), np.full(3, np.inf)
+    for _ in range(_ROUNDS):
+        residuals = lower - np.einsum("nk,k->n", places, plane)
+        agreeing = np.abs(residuals) < tolerance
+        if np.count_nonzero(agreeing) < max(_FEWEST, _AGREEING * len(matches)):
+            return None
+        kept, rest = places[agreeing], residuals[agreeing]
+        weights = 1 / np.maximum(np.abs(rest), _HUBER * pixel)
+        curvature = np.einsum("ni,n,nj->ij", kept, weights, kept)
+        if np.linalg.cond(curvature) > 1 / np.finfo(np.float32).eps ** 2:  # all on one line
+            return None
+        inverse = np.linalg.inv(curvature)
+        errors = np.sqrt(np.diag(inverse) * np.mean(weights * rest**2))
+        plane = plane + np.einsum("ij,nj,n->i", inverse, kept, weights * rest)
+    disparities = (matches[:, 0] - matches[:, 2])[agreeing]
+    moved = np.maximum(np.abs(disparities), np.abs(lower[agreeing]))
+    return _RowPlane(
+        (height, width), plane, errors, disparities, float(np.quantile(moved, 0.75)), pixel
+    )
+
+
+def _row_findings(rows: _RowPlane) -> list[Finding]:
+    """What the matches say: the order of the views, and how the right one lies."""
+    findings = []
+    sideways = rows.disparities[np.abs(rows.disparities) > _SIDEWAYS]
+    if sideways.size >= _FEWEST and np.mean(sideways < 0) > _SWAPPED:
+        findings.append(_swapped(float(np.median(rows.disparities)), "px"))
+    height, width = rows.size
+    lower, turned, slope = map(float, rows.plane)
+    scaled = rows.exceeds(2, _SCALE, height / 2)
+    apart = abs(lower) + abs(turned) * width / 2
+    correctable = apart < correctable_rows(height) and not scaled
+    by_calibration = "Rectify the pair with its calibration first"
+    if rows.exceeds(0, _OFFSET, 1.0):
+        message = f"The right view is {abs(lower):.1f} px too {'low' if lower > 0 else 'high'}"
+        hint = "Correct it with `rectify=True`" if correctable else by_calibration
+        findings.append(Finding("vertical-offset", lower, "px", message, hint, correctable))
+    if rows.exceeds(1, _ROTATION, width / 2):
+        degrees = math.degrees(math.atan(turned))
+        direction = "clockwise" if degrees > 0 else "counterclockwise"
+        message = f"The right view is turned by {abs(degrees):.2f} degrees {direction}"
+        hint = "Align its rows with `rectify=True`" if correctable else by_calibration
+        findings.append(Finding("rotation", degrees, "degrees", message, hint, correctable))
+    if scaled:
+        times = 1 / (1 - slope)  # rows were measured in the right view
+        word = "larger" if times > 1 else "smaller"
+        message = f"The right view is {100 * abs(times - 1):.1f} % {word} than the left one"
+        hint = "Both need one focal length: rectify the pair with its calibration first"
+        findings.append(Finding("scale", times, "times", message, hint))
+    return findings
+
+
+def _dense_findings(
+    left: np.ndarray, right: np.ndarray, coarse_match: CoarseMatch
+) -> list[Finding]:
+    """What a coarse map says where points do not."""
+    if min(left.shape[:2]) < _SMALLEST or (_repeats(left) and _repeats(right)):
+        return []
+    disparity, mask = coarse_match(left, right)
+    if belong_together(mask):
+        believed = disparity[mask]
+        sideways = believed[np.abs(believed) > _SIDEWAYS]
+        if sideways.size and np.mean(sideways < 0) > _SWAPPED:
+            return [_swapped(100 * float(np.mean(sideways < 0)), "%")]
+        return []
+    # Mostly positive disparities are searched: views that are swapped can look unrelated.
+    share = float(np.mean(mask))
+    reverse = coarse_match(right, left)[1]
+    if belong_together(reverse) and np.mean(reverse) > _REVERSED * share:
+        return [_swapped(100 * float(np.mean(reverse)), "%")]
+    if share > _UNRELATED:
+        return []
+    return [
+        Finding(
+            "unrelated",
+            100 * share,
+            "%",
+            f"The views do not seem to show the same scene: they agree at {100 * share:.0f} % of"
+            " the pixels",
+            "Give the left and the right view of one pair",
+        )
+    ]
+
+
+def _repeats(view: np.ndarray) -> bool:
+    """Whether a view is one pattern over and over, of which any part matches any other."""
+    grey = _reduced(view, _reduction(*view.shape[:2])).mean(axis=2)
+    grey -= cv2.GaussianBlur(grey, (0, 0), _FINE)
+    spectrum = np.fft.rfft2(grey - grey.mean())
+    likeness = np.fft.irfft2(np.abs(spectrum) ** 2, s=grey.shape)
+    near = np.s_[: 2 * _FINE + 1, : 2 * _FINE + 1]
+    own = likeness[0, 0]
+    likeness = np.roll(likeness, (_FINE, _FINE), axis=(0, 1))
+    likeness[near] = 0
+    return bool(likeness.max() > _REPEATED * own)
+
+
+def _swapped(figure: float, unit: str) -> Finding:
+    measured = (
+        f"points move by {figure:.1f} px (median), to the wrong side"
+        if unit == "px"
+        else "they match the other way round"
+    )
+    return Finding(
+        "swapped",
+        figure,
+        unit,
+        f"The views seem to be swapped: {measured}",
+        "Give the left one first",
+    )
+
+
+def _identical(moved: float) -> Finding:
+    return Finding(
+        "identical",
+        moved,
+        "px",
+        f"Both views are the same image: most points move by at most {moved:.2f} px",
+        "Give the left and the right view of one pair",
+    )
+
+
+def _blank(left: _Tones, right: _Tones) -> Finding | None:
+    """Views that are one plain area."""
+    plain = [name for name, x in (("left", left), ("right", right)) if x.contrast < _BLANK]
+    if not plain:
+        return None
+    contrast = 100 * min(left.contrast, right.contrast)
+    what = "Both views are" if len(plain) == 2 else f"The {plain[0]} view is"
+    return Finding(
+        "blank",
+        contrast,
+        "%",
+        f"{what} blank: the values span {contrast:.1f} % of the range",
+        "Check the camera and the file",
+    )
+
+
+def _exposure(left: _Tones, right: _Tones) -> Finding | None:
+    """Views of very different brightness, of which contrast is a part: fog is no exposure."""
+    ratio = right.mean / left.mean  # which is not 0: views that are black are blank
+    darker, brighter = (left, right) if ratio > 1 else (right, left)
+    if min(brighter.mean / darker.mean, brighter.deviation / darker.deviation) < _EXPOSURE:
+        return None
+    times, word = (ratio, "brighter") if ratio > 1 else (1 / ratio, "darker")
+    return Finding(
+        "exposure",
+        ratio,
+        "times",
+        f"The right view is {times:.1f} times {word} than the left one",
+        "Record both with one exposure",
+    )
