@@ -195,17 +195,20 @@ def judge_bad(stereo: Stereo, pairs: list[tuple[str, Loader]]) -> list[list[str]
     """Rows of the table of bad pairs that are found."""
     rows = []
     for title, (code, change) in BAD.items():
-        others, figures = 0, []
+        others, found = 0, []
         for index, (name, load) in enumerate(pairs):
             views = unrelated(pairs, index) if change is None else change(*load())
             findings = stereo.check(*views)
-            right = [x.figure for x in findings if x.code == code]
-            figures += right
+            right = [x for x in findings if x.code == code]
+            found += right
             others += len(findings) > len(right)
             if not right or len(findings) > 1:
                 print(f"{title}: {name}: {codes(findings) or 'nothing'}", file=sys.stderr)
-        measured = f"{min(figures):.3g} to {max(figures):.3g}" if figures else ""
-        rows.append([title, f"`{code}`", f"{len(figures)}", measured, str(others)])
+        measured = ""
+        if found:
+            low, high = (f"{pick(x.figure for x in found):.3g}" for pick in (min, max))
+            measured = f"{low} to {high} {found[0].unit}"
+        rows.append([title, f"`{code}`", f"{len(found)}", measured, str(others)])
         print(*rows[-1], file=sys.stderr)
     return rows
 
