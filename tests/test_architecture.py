@@ -42,6 +42,7 @@ LAYERS = (
     },  # the stages
     {"model", "datasets"},
     {"models", "memory", "options", "faults", "result", "strips"},
+    {"pipeline"},
     {"stereo"},
     {"evaluation", "bench"},
     {"training"},  # validates by the rules of the evaluation

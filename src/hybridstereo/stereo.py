@@ -1,14 +1,12 @@
-"""The model in use: images -> features -> correlation -> edges -> CRF -> disparity, in order.
+"""The model in use: `Stereo` holds it on a device and can be called again and again.
 
-`Stereo` holds a loaded model on a device and can be called again and again; every command of
-`hstereo` goes through it.
+It reads and checks what it is given, chooses the labels and what fits into the memory, and lets
+`hybridstereo.pipeline` run the stages.  Every command of `hstereo` goes through it.
 """
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -16,45 +14,29 @@ import numpy as np
 
 from . import kernels
 from .clock import OnStage, StageClock
-from .correlation import correlation_forward
-from .crf import energy, solve, total_cost
 from .device import checked_threads, open_backend
-from .disparity import cheapest_labels, label_disparity, refined_disparity
-from .edges import edges_forward, edges_input
 from .errors import InputError
-from .faults import find_fault
-from .features import (
-    Rows,
-    Statistics,
-    features_forward,
-    network_input,
-    pad,
-    padding_of,
-    statistics,
-)
 from .io.images import read_image, read_pair
 from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
-from .kernels import Array, Backend
+from .kernels import Backend
 from .labels import LabelRange, labels_for
 from .limits import MAX_PIXELS
 from .memory import require_memory, rows_at_once
-from .model import StereoModel, on_device
+from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pair_check import Finding, check_pair
-from .pyramid import half_labels, half_size, pyramid_forward
+from .pipeline import OnStrip, Pipeline
+from .pyramid import half_size
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
 from .search_range import believed, coarse_views, covering_range
-from .strips import CompleteViews, Strip, overlap_of, plan_strips
+from .strips import Strip, overlap_of, plan_strips
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
-
-OnStrip = Callable[[int, int], None]
-"""Called before each strip with how many are done, and how many there are."""
 
 SCALES = (1, 2, 4)
 """By how much views may be reduced before they are matched."""
@@ -105,7 +87,7 @@ class Stereo:
         is_open = hasattr(device, "conv_forward")
         self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
-        self._loaded = on_device(self.model, self.backend)
+        self._pipeline = Pipeline(self.model, self.backend)
         self._scout: Stereo | None = None  # the small model of `_coarse_match`, once it is needed
 
     def __repr__(self) -> str:
@@ -312,10 +294,12 @@ class Stereo:
         strips = self._plan(images[0], searched, options, max_memory, volumes)
         with kernels.limited_threads(self.threads):
             if len(strips) > 1:
-                result = self._match_strips(images, searched, options, strips, clock, on_strip)
+                result = self._pipeline.in_strips(
+                    images, searched, options, strips, clock, on_strip
+                )
             else:
-                costs = self._matching_costs(*images, searched, clock)
-                result = self._optimise(costs, images, searched, options, volumes, clock)
+                costs = self._pipeline.matching_costs(*images, searched, clock)
+                result = self._pipeline.optimise(costs, images, searched, options, volumes, clock)
         result = replace(result, range_from=range_from, rectification=rectification)
         return result if scale == 1 else result.enlarged(scale, height, width, label_range)
 
@@ -351,7 +335,9 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            return self.backend.to_host(self._matching_costs(*images, labels, StageClock()))
+            return self.backend.to_host(
+                self._pipeline.matching_costs(*images, labels, StageClock())
+            )
 
     def level_costs(
         self,
@@ -369,7 +355,7 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            levels = self._level_costs(*images, labels, StageClock())
+            levels = self._pipeline.level_costs(*images, labels, StageClock())
             return [self.backend.to_host(costs) for costs in levels]
 
     def optimise(
@@ -434,7 +420,7 @@ class Stereo:
             )
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
-            return self._optimise(
+            return self._pipeline.optimise(
                 self.backend.to_device(checked), (image,), label_range, options, volumes, clock
             )
 
@@ -484,166 +470,11 @@ class Stereo:
         )
         return plan_strips(height, rows, overlap_of(self.model))
 
-    def _match_strips(
-        self,
-        images: tuple[np.ndarray, np.ndarray],
-        label_range: LabelRange,
-        options: MatchOptions,
-        strips: Sequence[Strip],
-        clock: StageClock,
-        on_strip: OnStrip | None,
-    ) -> StereoResult:
-        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
-        height, width, _ = images[0].shape
-        with clock.stage("input"):
-            levels = list(zip(*(self._statistics(view) for view in images), strict=True))
-        disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
-        for done, strip in enumerate(strips):
-            if on_strip is not None:
-                on_strip(done, len(strips))
-            views = CompleteViews(Rows(strip.top, height), levels)
-            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
-            costs = self._matching_costs(*parts, label_range, clock, views)
-            result = self._optimise(costs, parts, label_range, options, False, clock, levels[0][0])
-            del costs
-            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
-            disparity[strip.first : strip.last] = result.disparity[kept]
-            unrefined[strip.first : strip.last] = result.unrefined[kept]
-        return StereoResult(
-            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
-        )
-
-    def _statistics(self, image: np.ndarray) -> list[Statistics]:
-        """Those that each level of a complete view is normalised with."""
-        found = []
-        for level in range(1 + len(self.model.config.pyramid)):
-            image = half_size(image) if level else image
-            found.append(statistics(pad(image, padding_of(self.model.unary))))
-        return found
-
     def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
         require_memory(
             self.model, height, width, label_range.count, self.backend, method, self.threads
-        )
-
-    def _matching_costs(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
-        clock: StageClock,
-        views: CompleteViews | None = None,
-    ) -> Array:
-        """Images -> features -> correlation -> pyramid -> matching costs, on the device.
-
-        ``views`` are those that the images are a strip of, if they are.
-        """
-        levels = self._level_costs(left, right, label_range, clock, views)
-        if len(levels) == 1:
-            return levels[0]
-        with clock.stage("pyramid"):
-            return pyramid_forward(self.backend, levels, self.model.config.pyramid)[0]
-
-    def _level_costs(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
-        clock: StageClock,
-        views: CompleteViews | None = None,
-    ) -> list[Array]:
-        """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock, views)]
-        for level in range(1, 1 + len(self.model.config.pyramid)):
-            with clock.stage("pyramid"):
-                left, right = half_size(left), half_size(right)
-                label_range = half_labels(label_range)
-                coarse = views.at_level(level) if views else None
-                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
-        return levels
-
-    def _unary_costs(
-        self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
-        clock: StageClock,
-        views: CompleteViews | None,
-    ) -> Array:
-        """Images of one size -> features -> correlation."""
-        backend, layers = self.backend, self._loaded.unary
-        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
-        with clock.stage("input"):
-            inputs = [
-                backend.to_device(network_input(image, layers, of_view, rows))
-                for image, of_view in zip((left, right), stats, strict=True)
-            ]
-        with clock.stage("unary_cnn"):
-            # Popped, so that an input is freed as soon as its features exist.
-            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
-        with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range)
-
-    def _optimise(
-        self,
-        costs: Array,
-        images: tuple[np.ndarray, ...],
-        label_range: LabelRange,
-        options: MatchOptions,
-        volumes: bool,
-        clock: StageClock,
-        stats: Statistics | None = None,
-    ) -> StereoResult:
-        """Costs on the device -> edge weights -> CRF -> disparity.
-
-        ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a strip of it.
-        """
-        backend, config = self.backend, self.model.config
-        lowest = bounds = minorant = edges = None
-        if options.method == "crf":
-            model = self._loaded.edges
-            with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(images[0], model, stats))
-            with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
-                edges = edges_forward(backend, edges_in, model)
-            del edges_in
-            iterations = cast(int, options.iterations)  # which `resolved` has filled in
-            with clock.stage("crf"):
-                solution = solve(backend, costs, edges, config.penalties, iterations)
-                label_map, bounds = solution.label_map, solution.bounds
-                minorant = solution.minorant
-                lowest = energy(backend, costs, edges, config.penalties, label_map)
-                total = lowest + float(bounds[-1])
-        else:
-            with clock.stage("argmax"):
-                label_map = cheapest_labels(backend, costs)
-                total = total_cost(backend, costs, label_map)
-        # NaN and infinity go through all stages, whatever made them, and end here.
-        if not math.isfinite(total):
-            raise find_fault(backend, self._loaded, images, costs, edges)
-        unrefined = disparity = label_disparity(backend, label_map, label_range)
-        if options.refine:
-            with clock.stage("refinement"):
-                chosen_by = costs if minorant is None else minorant
-                disparity = refined_disparity(
-                    backend, chosen_by, label_map, unrefined, label_range.step
-                )
-        before = after = None
-        if volumes:
-            before = backend.to_host(costs)
-            after = None if minorant is None else backend.to_host(minorant)
-        return StereoResult(
-            disparity,
-            unrefined,
-            label_range,
-            lowest,
-            bounds,
-            clock.seconds,
-            costs=before,
-            minorant=after,
         )
 
 
