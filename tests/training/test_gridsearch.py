@@ -4,7 +4,9 @@ import pytest
 
 from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets.loader import PairCache
+from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
+from hybridstereo.models.zoo import load_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.training import gridsearch
 from hybridstereo.training.imitation import imitate_contrast
@@ -38,6 +40,23 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     assert best <= start
     assert all(point["p1"] <= point["p2"] for point, _ in table)
     assert len({tuple(point.values()) for point, _ in table}) == len(table)
+
+
+def test_edges_are_kept_if_asked_for(backend, data):
+    cache, samples = data
+    model = with_config(load_model("general-fast"), half_weight=0.25)
+    table = []
+    found = gridsearch.search(
+        model,
+        gridsearch.Judge(model, backend, cache, samples),
+        "bad1",
+        lambda p, f: table.append(p),
+        keep_edges=True,
+    )
+    assert found.config.edge_model == "cnn"
+    assert found.pairwise is model.pairwise
+    assert set(table[0]) == {"p1", "p2", "half_weight", "quarter_weight"}
+    assert 10 < len(table) <= gridsearch.plan_length(model, keep_edges=True)
 
 
 def test_the_best_imitation_wins(backend, data):

@@ -383,3 +383,9 @@ def test_images_of_a_pixel_or_two(tmp_path, width):
     path.write_text(3 * listed.format(width))
     with pytest.raises(InputError, match="No validation pair has a pixel"):
         train(options, tmp_path / "other", device="cpu")
+
+
+@pytest.mark.parametrize(("init", "words"), [(None, "no edges to keep"), ("census", "census has")])
+def test_edges_that_are_not_there_cannot_be_kept(options, tmp_path, init, words):
+    with pytest.raises(InputError, match=words):
+        train(replace(options, keep_edges=True, init=init, layers=None), tmp_path / "run")

@@ -155,6 +155,12 @@ class _Size(click.ParamType):
     "set's range.  [default: what each pair's data set says]",
 )
 @click.option(
+    "--keep-edges",
+    is_flag=True,
+    help="Stage crf: keep the Pairwise-CNN of --init, and search only the penalties and the "
+    "weights of the pyramid.",
+)
+@click.option(
     "--seed", type=number_type(TRAINING["seed"]), default=0, help="Seed of everything random."
 )
 @click.option(

@@ -17,7 +17,15 @@ _CHOICES = {
     "schedule": SCHEDULES,
     "criterion": tuple(CRITERIA),
 }
-_FLAGS = ("with_xy", "rectify", "augment", "nesterov", "soft_target", "infer_unknown")
+_FLAGS = (
+    "with_xy",
+    "rectify",
+    "augment",
+    "nesterov",
+    "soft_target",
+    "infer_unknown",
+    "keep_edges",
+)
 # Of 2x2 numbers each, with a momentum each: what fits into the file of a checkpoint, 1 GiB.
 _MOST_KERNELS = 1 << 25
 _OPTIONAL = frozenset(

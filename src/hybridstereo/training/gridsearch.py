@@ -36,11 +36,14 @@ _PLANES: tuple[_Plane, ...] = (
     ("alpha", "beta", (0.85, 1.0, 1.2), (0.9, 1.0, 1.1)),
 )
 
+# Where a Pairwise-CNN is kept: its penalties suited another network.
+_FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
+_PENALTIES: tuple[_Plane, ...] = (("p1", "p2", _FINE, _FINE), _FINER)
+
 # Stage full: how much steeper the imitated contrast weights and how much larger the penalties (on
 # KITTI flatter weights are better, on Middlebury steeper ones).
 _STEEPER = (0.7, 1.0, 1.4, 2.0)
 _LARGER = (1.0, 1.2, 1.5)
-_FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
 
 OnPoint = Callable[[GridPoint, dict[str, float]], None]
 """Called with every point tried and its figures, in order."""
@@ -104,17 +107,18 @@ class Judge:
         return validation_figures(self._samples, maps)
 
 
-def _planes(model: StereoModel) -> tuple[_Plane, ...]:
+def _planes(model: StereoModel, keep_edges: bool) -> tuple[_Plane, ...]:
     """What to search: first how much the levels of a pyramid count, if the model has one."""
     levels = len(model.config.pyramid)
+    others = _PENALTIES if keep_edges else _PLANES
     if levels == 0:
-        return _PLANES
-    return ((*PYRAMID, _LEVELS, _LEVELS if levels > 1 else (1.0,)), *_PLANES)
+        return others
+    return ((*PYRAMID, _LEVELS, _LEVELS if levels > 1 else (1.0,)), *others)
 
 
-def plan_length(model: StereoModel) -> int:
+def plan_length(model: StereoModel, keep_edges: bool = False) -> int:
     """At most how many points `search` evaluates."""
-    return sum(len(first) * len(second) for _, _, first, second in _planes(model))
+    return sum(len(first) * len(second) for _, _, first, second in _planes(model, keep_edges))
 
 
 def search(
@@ -123,6 +127,7 @@ def search(
     criterion: str,
     on_point: OnPoint,
     is_over: IsOver = _never,
+    keep_edges: bool = False,
 ) -> StereoModel:
     """Stage ``crf``: the model with the contrast parameters that give the lowest error.
 
@@ -138,9 +143,12 @@ def search(
         Told what is tried.
     is_over
         Whether to end with the best point so far; asked before every point but the first.
+    keep_edges
+        Keep the model's Pairwise-CNN, and search the penalties and the levels' weights only.
     """
-    model = with_config(model, method="crf", edge_model="contrast")
-    names = ("alpha", "beta", "p1", "p2", *(PYRAMID if model.config.pyramid else ()))
+    model = with_config(model, method="crf", edge_model="cnn" if keep_edges else "contrast")
+    shape = () if keep_edges else ("alpha", "beta")
+    names = (*shape, "p1", "p2", *(PYRAMID if model.config.pyramid else ()))
     start = {name: getattr(model.config, name) for name in names}
 
     def error(point: GridPoint) -> float:
@@ -148,7 +156,7 @@ def search(
         on_point(point, figures)
         return figures[criterion]
 
-    return with_config(model, **_lowest(start, _planes(model), error, is_over))
+    return with_config(model, **_lowest(start, _planes(model, keep_edges), error, is_over))
 
 
 def _lowest(

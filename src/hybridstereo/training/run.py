@@ -117,6 +117,7 @@ class TrainOptions:
     infer_unknown: bool = False
     iterations: int = 5
     disparities: int | None = None
+    keep_edges: bool = False
     seed: int = 0
     val_fraction: float = 0.2
     val_scenes: tuple[str, ...] = ()
@@ -269,6 +270,7 @@ def train(
             seed=options.seed,
             batch=options.batch,
             disparities=options.disparities,
+            keep_edges=options.keep_edges,
             criterion=options.criterion,
             soft_target=options.soft_target,
             validate_every=options.validate_every,
@@ -382,7 +384,16 @@ def _initial_model(options: TrainOptions) -> StereoModel:
         model = with_config(load_model(options.init), **unnamed)
         if options.layers is not None:
             model = deepen(model, options.layers)
+        if options.keep_edges and not model.pairwise:
+            raise InputError(
+                f"{options.init} has no Pairwise-CNN whose edges could be kept",
+                "Leave out `keep_edges`, or start from a result of stage full",
+            )
         return _with_labels(_with_levels(model, options.pyramid), options.disparities)
+    if options.keep_edges:
+        raise InputError(
+            "A new model has no edges to keep", "Give `init`, or leave out `keep_edges`"
+        )
     if options.stages[0] != "unary":
         raise InputError(
             f"Stage {options.stage} continues an earlier one",

@@ -122,8 +122,9 @@ def run_search(context: TrainingContext, checkpoint: Checkpoint, deadline: Deadl
         checkpoint.model,
         _judge(checkpoint.model, context, context.validation or context.training),
         context.criterion,
-        _table_writer("crf", table, context, plan_length(checkpoint.model)),
+        _table_writer("crf", table, context, plan_length(checkpoint.model, context.keep_edges)),
         deadline.over,
+        context.keep_edges,
     )
     _report_end("crf", table, context, deadline)
     context.folder.write_json("crf_grid.json", table)

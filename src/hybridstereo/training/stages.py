@@ -133,6 +133,7 @@ class TrainingContext:
     seed: int
     batch: int
     disparities: int | None
+    keep_edges: bool  # whether stage crf keeps the Pairwise-CNN that it is given
     criterion: str  # the figure by which models are compared, see `validation.CRITERIA`
     soft_target: bool
     validate_every: int
