@@ -42,6 +42,7 @@ UNTIED = {
     ("infer", "output"): "named after the left image",
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
+    ("infer", "color_range"): "the two ends of io.color.colorize",
     ("infer", "calib"): "gives the labels",
     ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
     ("infer", "max_memory"): "of Stereo.match alone",

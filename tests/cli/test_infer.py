@@ -223,3 +223,19 @@ def test_replaced_files_are_named_on_standard_error(capsys, sample_crop, tmp_pat
     assert out.splitlines() == [str(tmp_path / "d.pfm"), str(color)]
     said = [line for line in err.splitlines() if "replaced" in line]
     assert said == [f"hstereo: {tmp_path / 'd.pfm'} was there already and has been replaced"]
+
+
+def test_color_range_makes_pictures_comparable(capsys, sample_crop, tmp_path):
+    from hybridstereo.io.color import colorize
+
+    paths = tmp_path / "d.npy", tmp_path / "c.png"
+    infer(capsys, sample_crop, "-o", paths[0], "--color", paths[1], "--color-range", "0:30")
+    expected = colorize(read_disparity(str(paths[0])), lo=0, hi=30)
+    assert np.array_equal(np.rint(255 * read_image(paths[1])), expected)
+
+
+@pytest.mark.parametrize("span", ["5", "9:3", "nan:4", "a:b", "1:inf", "3:3"])
+def test_color_ranges_that_mean_nothing(capsys, sample_crop, span):
+    code, _, err = run(capsys, "infer", *sample_crop, f"--color-range={span}")
+    assert code == 2
+    assert "--color-range" in err

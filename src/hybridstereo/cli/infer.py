@@ -18,6 +18,7 @@ from .check import finding_reports, tell_findings
 from .options import (
     ByteCount,
     LabelCount,
+    Span,
     announce_device,
     device_option,
     iterations_option,
@@ -62,6 +63,13 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--color",
     metavar="FILE.png",
     help="Also write a colour picture.  [default: <left>_disparity.png, if -o is not given]",
+)
+@click.option(
+    "--color-range",
+    type=Span(),
+    metavar="A:B",
+    help="Disparities of the first and the last colour, so that pictures of a sequence can be "
+    "compared.  [default: 1st and 99th percentile of the map]",
 )
 @click.option(
     "--model",
@@ -170,6 +178,7 @@ def infer(
     right: str | None,
     output: str | None,
     color: str | None,
+    color_range: tuple[float, float] | None,
     model: str,
     calib: str | None,
     rectify: bool,
@@ -267,7 +276,7 @@ def infer(
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
     paths = (output, color, save_volume, save_volume_crf)
     replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
-    outputs = _write_map(result, output, color)
+    outputs = _write_map(result, output, color, color_range)
     for name, path, values in (
         ("volume", save_volume, result.costs),
         ("volume_crf", save_volume_crf, result.minorant),
@@ -398,7 +407,12 @@ def _tell_range(result: StereoResult) -> None:
         )
 
 
-def _write_map(result: StereoResult, output: str, color: str | None) -> dict[str, str]:
+def _write_map(
+    result: StereoResult,
+    output: str,
+    color: str | None,
+    color_range: tuple[float, float] | None,
+) -> dict[str, str]:
     """Write the map and its picture; returns what was written where."""
     from ..io.color import colorize
     from ..io.images import write_image
@@ -408,7 +422,8 @@ def _write_map(result: StereoResult, output: str, color: str | None) -> dict[str
     if output != "-":
         outputs["disparity"] = output
     if color is not None:
-        write_image(color, colorize(result.disparity))
+        low, high = color_range or (None, None)
+        write_image(color, colorize(result.disparity, lo=low, hi=high))
         outputs["color"] = color
     return outputs
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..limits import ITERATIONS, LABELS, MAX_PIXELS, PIXELS, THREADS, Limits
+from ..limits import DISPARITY, ITERATIONS, LABELS, MAX_PIXELS, PIXELS, THREADS, Limits
 
 
 class FiniteRange(click.FloatRange):
@@ -68,6 +68,25 @@ class LabelCount(click.ParamType):
             return int(self._number.convert(value, param, ctx))
         except click.BadParameter:
             return self.fail(f"'{value}' is neither 'auto' nor {LABELS}", param, ctx)
+
+
+class Span(click.ParamType):
+    """Two numbers with a colon between them, the smaller one first: ``0:64``."""
+
+    name = "span"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, float]:
+        """Refuse what is no finite, ascending pair of disparities."""
+        number = number_type(DISPARITY)
+        low, colon, high = value.partition(":")
+        if not colon:
+            self.fail(f"'{value}' is not two numbers such as 0:64", param, ctx)
+        ends = number.convert(low, param, ctx), number.convert(high, param, ctx)
+        if ends[0] >= ends[1]:
+            self.fail(f"'{value}' does not ascend", param, ctx)
+        return ends
 
 
 class ByteCount(click.ParamType):
