@@ -15,6 +15,7 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
+from .infer_report import infer_report, tell_range
 from .options import (
     ByteCount,
     LabelCount,
@@ -29,8 +30,6 @@ from .options import (
 )
 from .progress import Progress
 
-# Of the pixels on the first or last label: above this the user hears of it.
-_MANY_AT_ENDS = 0.01
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
@@ -285,11 +284,11 @@ def infer(
             label_range = result.label_range
             write_volume(path, values, label_range.minimum, label_range.step)
             outputs[name] = path
-    _tell_range(result)
+    tell_range(result)
     for path in replaced:
         click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
-        report = _report(stereo, result, model, method, outputs)
+        report = infer_report(stereo, result, model, method, outputs)
         report["check"] = None if findings is None else finding_reports(findings)
         click.echo(json.dumps(report))
     else:
@@ -386,27 +385,6 @@ def _optimise(
     )
 
 
-def _tell_range(result: StereoResult) -> None:
-    """Say which labels were searched if the user did not, and whether they were too few."""
-    label_range = result.label_range
-    labels = f"{label_range.minimum:g} to {label_range.maximum:g}"
-    if result.range_from == "pair":
-        click.echo(f"hstereo: disparities {labels}, found in the pair", err=True)
-    elif result.range_from == "model":
-        click.echo(
-            f"hstereo: the views agree at too few points to find the range; searched {labels}, the "
-            "model's default. If that is wrong, give --disparities and --min-disparity.",
-            err=True,
-        )
-    if result.at_range_ends > _MANY_AT_ENDS:
-        click.echo(
-            f"hstereo: {100 * result.at_range_ends:.1f} % of the pixels have the first or the last "
-            f"disparity of {labels}: the range may be too short. Give more --disparities, or "
-            "another --min-disparity.",
-            err=True,
-        )
-
-
 def _write_map(
     result: StereoResult,
     output: str,
@@ -426,46 +404,3 @@ def _write_map(
         write_image(color, colorize(result.disparity, lo=low, hi=high))
         outputs["color"] = color
     return outputs
-
-
-def _report(
-    stereo: Stereo, result: StereoResult, model: str, method: str, outputs: dict[str, str]
-) -> dict[str, object]:
-    """The object that ``--json`` prints."""
-    from ..kernels import max_threads
-    from ..memory import inference_memory
-    from ..system import peak_memory
-
-    height, width = result.disparity.shape
-    label_range = result.label_range
-    bounds = None if result.bounds is None else [float(x) for x in result.bounds]
-    return {
-        "outputs": outputs,
-        "model": model,
-        "method": method,
-        "device": stereo.device,
-        "threads": stereo.threads or max_threads(),
-        "width": width,
-        "height": height,
-        "labels": {
-            "count": label_range.count,
-            "min_disparity": label_range.minimum,
-            "max_disparity": label_range.maximum,
-            "step": label_range.step,
-            "from": result.range_from,
-            "at_ends": result.at_range_ends,
-        },
-        "rectification": None if result.rectification is None else result.rectification.as_dict(),
-        "strips": result.strips,
-        "energy": result.energy,
-        "lower_bounds": None if bounds is None else bounds[1::2],
-        "lower_bounds_per_sweep": bounds,
-        "seconds": {**result.seconds, "total": sum(result.seconds.values())},
-        "memory": {
-            "peak_bytes": peak_memory(),
-            "volume_bytes": height * width * label_range.count * 4,
-            "estimated_bytes": inference_memory(
-                stereo.model, height, width, label_range.count, method, stereo.threads
-            ),
-        },
-    }
