@@ -155,7 +155,7 @@ def _short_work() -> Iterator[None]:
             mock.patch("hybridstereo.training.run.train", _stop),
             mock.patch("hybridstereo.bench.run.synthetic_pair", _stop),
             mock.patch("hybridstereo.synthetic.write.generate_scene", _stop),
-            mock.patch("hybridstereo.stereo.solve", _short),
+            mock.patch("hybridstereo.pipeline.solve", _short),
         ):
             yield
     finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 
 from hybridstereo.synthetic import SceneOptions
@@ -31,3 +34,14 @@ def options(scenes):
         iterations=2,
         val_fraction=0.4,
     )
+
+
+@pytest.fixture(autouse=True)
+def signals_are_heard() -> Iterator[None]:
+    """Under nohup SIGHUP is ignored, and a run obeys that; the tests send it."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
