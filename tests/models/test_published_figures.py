@@ -132,7 +132,7 @@ def kitti_frame(data: Path, model: str, row: dict, folder: Path) -> None:
 
     def error(*more: str) -> tuple[dict, np.ndarray, float]:
         pair = [training / view / row["frame"] for view in ("image_2", "image_3")]
-        report, disparity = run(*pair, model, folder / "d.pfm", *more)
+        report, disparity = run(*pair, model, folder / "d.pfm", "--disparities", "256", *more)
         with np.errstate(invalid="ignore"):
             miss = np.abs(disparity - truth)
             outlier = (miss > 3) & (miss > 0.05 * truth)
