@@ -22,7 +22,8 @@ _NETWORK_INPUT = 12  # bytes per pixel of what that gives
 _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
 # Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
 _WHOLE_VIEWS = 40
-_SHARE_OF_FREE = 0.8  # that a map may take; other programs want to live, too
+# That a map may take: other programs want to live, too, and the estimate is right to a tenth.
+_SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
 # What the C library keeps of small arrays that were freed, at most; large ones it gives back.
 _KEPT_BY_LIBRARY = 64 << 20
@@ -150,11 +151,11 @@ def rows_at_once(
         If not even a low strip fits.
     """
     limit, on_device = _free_memory(backend)
-    if limit is not None:
-        limit = int(_SHARE_OF_FREE * limit)
     if max_memory is not None:
         in_use = 0 if on_device else (resident_memory() or 0) - reusable_memory()
         limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
+    if limit is not None:
+        limit = int(_SHARE_OF_FREE * limit)
     needed = _need(model, width, on_device, method, threads)
     if limit is None or needed(height, label_count) <= limit:
         return height
