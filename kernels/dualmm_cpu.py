@@ -22,12 +22,10 @@ from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
 from .cpu.jit import compiled
+from .cpu.lanes import LANES
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
-
-# Chains that a thread processes at a time: few, so that the threads finish together.
-_CHAINS_PER_BLOCK = 4
 
 
 def _sweep(
@@ -53,13 +51,13 @@ def _sweep(
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
         for begin in blocks:
-            end = min(begin + _CHAINS_PER_BLOCK, chains)
+            end = min(begin + LANES, chains)
             move_minorants(
                 f, costs, out, weights, winners, begin, end, *grid[1:], *penalties, plain,
                 *scratch, optima,
             )  # fmt: skip
 
-    run_tiles(worker, range(0, chains, _CHAINS_PER_BLOCK))
+    run_tiles(worker, range(0, chains, LANES))
     return float(optima.sum())
 
 
