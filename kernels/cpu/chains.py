@@ -18,19 +18,27 @@ import numpy as np
 
 from . import buffers
 from .jit import compiled
-from .lanes import LANES, fused_sum, load, lower, splat, store, transpose, where_less
-from .pointers import advance, pointer_to, prefetch, restrict_arguments
+from .lanes import (
+    LANES,
+    fused_sum,
+    load,
+    load_tile,
+    lower,
+    prefetch_tile,
+    splat,
+    store,
+    store_tile,
+    transposed,
+    where_less,
+)
+from .pointers import advance, pointer_to, prefetch
 
 __all__ = ["move_minorants", "scratch_arrays"]
 
-# Rows of the scratch buffer: two that a walk alternates between, two for a cut, two for what is
-# handed over, then the stack.
-_TURNS = 0
-_SPLIT = 2
-_NEGATED = 3
-_DONE = 4
-_UNARY = 5
-_BOTTOM = 6
+# Rows of the scratch buffer: that of a walk, that of a cut, then the stack.
+_TURN = 0
+_CUT = 1
+_BOTTOM = 2
 
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _LEVELS = 64
@@ -98,7 +106,6 @@ def _msg(before: Any, here: Any, after: Any, edge: _Edge, jump: Any) -> Any:
 @compiled(nogil=True, error_model="numpy")
 def _load(source: Any, target: Any, label_count: int) -> Any:
     """target = source; returns its minimum."""
-    restrict_arguments()
     lowest = load(target, label_count)
     for k in range(label_count):
         value = load(source, k)
@@ -108,14 +115,16 @@ def _load(source: Any, target: Any, label_count: int) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy")
-def _pass(source: Any, low: Any, edge: _Edge, base: Any, target: Any, label_count: int) -> Any:
-    """target = base + msg(source); returns its minimum."""
-    restrict_arguments()
+def _pass(
+    source: Any, low: Any, edge: _Edge, base: Any, soon: Any, target: Any, label_count: int
+) -> Any:
+    """target = base + msg(source); returns its minimum.  Fetches ``soon``, the next base."""
     jump = edge.p2 + low
     here, after = load(source, label_count), load(source, 0)
     lowest = here
     for k in range(label_count):
         before, here, after = here, after, load(source, k + 1)
+        prefetch(soon, k * LANES)
         value = fused_sum(_msg(before, here, after, edge, jump), load(base, k), edge.one)
         store(target, k, value)
         lowest = lower(lowest, value)
@@ -130,7 +139,6 @@ def _split(
 
     ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets.
     """
-    restrict_arguments()
     jump = edge.p2 + low
     here, after = load(source, label_count), load(source, 0)
     lowest = here
@@ -148,7 +156,6 @@ def _reply(
     source: Any, low: Any, edge: _Edge, base: Any, target: Any, negated: Any, label_count: int
 ) -> Any:
     """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
-    restrict_arguments()
     jump = edge.p2 + low
     here, after = load(source, label_count), load(source, 0)
     lowest = lowest_negated = here
@@ -164,57 +171,88 @@ def _reply(
 
 
 @compiled(nogil=True, error_model="numpy")
-def _exchange(f: Any, costs: Any, minorant: Any, target: Any, label_count: int) -> None:
-    """target = f - costs + F (docs/model.md 6.2)."""
-    restrict_arguments()
-    for k in range(label_count):
-        store(target, k, load(f, k) - load(costs, k) + load(minorant, k))
-
-
-@compiled(nogil=True, error_model="numpy")
-def _winners(source: Any, target: Any, label_count: int) -> None:
-    """target = the first label of lowest cost, as floats; label 0 if no cost is a number."""
-    lowest = load(source, label_count)
-    best = splat(type(source[0])(0))
-    for k in range(label_count):
-        value = load(source, k)
-        best = where_less(value, lowest, splat(type(source[0])(k)), best)
+def _vote(block: _Block, pixel: int, minorant: Any) -> None:
+    """winners = the first label of lowest cost; label 0 if no cost is a number."""
+    lowest = load(minorant, block.label_count)
+    best = splat(type(minorant[0])(0))
+    for k in range(block.label_count):
+        value = load(minorant, k)
+        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
         lowest = where_less(value, lowest, value, lowest)
-    store(target, 0, best)
+    store(minorant, 0, best)  # TODO
+    for lane in range(block.last + 1):
+        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
 
 
 @compiled(nogil=True, error_model="numpy")
-def _bring(volume: Any, pixel: int, block: _Block, target: Any) -> None:
-    """target = the costs of the chains at a node, lanes last; volume: K costs per pixel."""
-    label_count = block.label_count
-    source, step = advance(volume, pixel * label_count), block.chain_step * label_count
-    if label_count < LANES:
+def _bring(volume: Any, block: _Block, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
+    """target = the costs of the chains at a node, lanes last; volume: K costs per pixel.
+
+    The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
+    """
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    source = advance(volume, pixel * label_count)
+    if label_count < _LINE:
         for lane in range(LANES):
             for k in range(label_count):
-                target[k * LANES + lane] = source[min(lane, block.last) * step + k]
+                target[k * LANES + lane] = source[min(lane, last) * step + k]
         return
-    for k in range(0, label_count, LANES):
-        first = min(k, label_count - LANES)  # the last squares overlap
-        transpose(
-            advance(source, first), step, block.last, advance(target, first * LANES), LANES, LANES
-        )
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)  # the last lines overlap
+        prefetch_tile(advance(source, k + ahead), step, last)
+        prefetch_tile(advance(soon_target, k * LANES), _LINE, LANES)
+        low = transposed(load_tile(advance(source, k), step, last))
+        high = transposed(load_tile(advance(source, k + LANES), step, last))
+        store_tile(advance(target, k * LANES), LANES, LANES, low)
+        store_tile(advance(target, (k + LANES) * LANES), LANES, LANES, high)
 
 
 @compiled(nogil=True, error_model="numpy")
-def _bring_back(source: Any, volume: Any, pixel: int, block: _Block) -> None:
+def _bring_back(source: Any, block: _Block, pixel: int, soon: int, volume: Any) -> None:
     """The inverse of `_bring`.  Lanes that repeat the last chain write what it writes."""
-    label_count = block.label_count
-    target, step = advance(volume, pixel * label_count), block.chain_step * label_count
-    if label_count < LANES:
-        for lane in range(block.last + 1):
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    target = advance(volume, pixel * label_count)
+    if label_count < _LINE:
+        for lane in range(last + 1):
             for k in range(label_count):
                 target[lane * step + k] = source[k * LANES + lane]
         return
-    for k in range(0, label_count, LANES):
-        first = min(k, label_count - LANES)
-        transpose(
-            advance(source, first * LANES), LANES, LANES, advance(target, first), step, block.last
-        )
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)
+        prefetch_tile(advance(target, k + ahead), step, last)
+        low = load_tile(advance(source, k * LANES), LANES, LANES)
+        high = load_tile(advance(source, (k + LANES) * LANES), LANES, LANES)
+        store_tile(advance(target, k), step, last, transposed(low))
+        store_tile(advance(target, k + LANES), step, last, transposed(high))
+
+
+@compiled(nogil=True, error_model="numpy")
+def _exchange(block: _Block, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
+    """out = f - costs + F (docs/model.md 6.2) at a node of the chains."""
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
+    if label_count < _LINE:
+        for lane in range(last + 1):
+            for k in range(label_count):
+                i, j = lane * step + k, k * LANES + lane
+                out[i] = f[i] - costs[j] + minorant[j]
+        return
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)
+        prefetch_tile(advance(f, k + ahead), step, last)
+        prefetch_tile(advance(out, k + ahead), step, last)
+        low = transposed(load_tile(advance(f, k), step, last))
+        high = transposed(load_tile(advance(f, k + LANES), step, last))
+        low = low - load_tile(advance(costs, k * LANES), LANES, LANES)
+        high = high - load_tile(advance(costs, (k + LANES) * LANES), LANES, LANES)
+        low = low + load_tile(advance(minorant, k * LANES), LANES, LANES)
+        high = high + load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
+        low, high = transposed(low), transposed(high)
+        store_tile(advance(out, k), step, last, low)
+        store_tile(advance(out, k + LANES), step, last, high)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -228,15 +266,6 @@ def _costs(block: _Block, scratch: _Scratch, node: int) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy")
-def _prefetch_costs(volume: Any, block: _Block, pixel: int) -> None:
-    """Fetch the costs of a node from memory."""
-    for lane in range(LANES):
-        first = (pixel + min(lane, block.last) * block.chain_step) * block.label_count
-        for k in range(0, block.label_count, _LINE):
-            prefetch(volume, first + k)
-
-
-@compiled(nogil=True, error_model="numpy")
 def _edge(block: _Block, scratch: _Scratch, node: int, other: int) -> _Edge:
     """The edge between two neighbouring nodes."""
     weight = load(scratch.weights, min(node, other))
@@ -246,8 +275,10 @@ def _edge(block: _Block, scratch: _Scratch, node: int, other: int) -> _Edge:
 
 @compiled(nogil=True, error_model="numpy")
 def _bring_costs(block: _Block, scratch: _Scratch, node: int, way: int) -> None:
-    _prefetch_costs(block.costs, block, (node + way * _AHEAD) * block.node_step)
-    _bring(block.costs, node * block.node_step, block, _costs(block, scratch, node))
+    """Bring the costs of a node to the scratch buffer; the walk goes on in direction ``way``."""
+    pixel, ahead = node * block.node_step, way * _AHEAD * block.node_step
+    target, soon_target = _costs(block, scratch, node), _costs(block, scratch, node + way)
+    _bring(block.costs, block, pixel, pixel + ahead, target, soon_target)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -284,7 +315,7 @@ def _walk(
             top += 1
             target = top
         else:
-            target = _TURNS + 1 if source == _TURNS else _TURNS
+            target = _TURN
         if first:
             _bring_costs(block, scratch, node, way)
         low = _pass(
@@ -292,6 +323,7 @@ def _walk(
             load(scratch.minima, source),
             edge,
             _costs(block, scratch, node),
+            _costs(block, scratch, node + 2 * way),
             _row(block, scratch, target),
             block.label_count,
         )
@@ -301,28 +333,22 @@ def _walk(
 
 
 @compiled(nogil=True, error_model="numpy")
-def _hand_over(block: _Block, scratch: _Scratch, node: int, turn: int, low: Any) -> None:
-    """Give the other family what F, in row `_DONE` with the minimum ``low``, leaves to it."""
-    minorant, unary = _row(block, scratch, _DONE), _row(block, scratch, _UNARY)
+def _hand_over(
+    block: _Block, scratch: _Scratch, node: int, turn: int, minorant: Any, low: Any
+) -> None:
+    """Give the other family what F, whose minima are ``low``, leaves to it."""
     pixel = node * block.node_step
-    store(scratch.minima, _DONE, low)
-    low_of = advance(scratch.minima, _DONE * LANES)
+    store(scratch.minima, _TURN, low)
     for lane in range(LANES):
-        scratch.optima[lane] += low_of[lane]
-    if block.vote:
-        _winners(minorant, unary, block.label_count)
-        for lane in range(block.last + 1):
-            block.winners[pixel + lane * block.chain_step] = int(unary[lane])
-    if block.plain:
-        _bring_back(minorant, block.out, pixel, block)
-        return
+        scratch.optima[lane] += scratch.minima[lane]
     scratch.order[turn] = node
-    if turn + _AHEAD < block.nodes:
-        _prefetch_costs(block.f, block, scratch.order[turn + _AHEAD] * block.node_step)
-        _prefetch_costs(block.out, block, scratch.order[turn + _AHEAD] * block.node_step)
-    _bring(block.f, pixel, block, unary)
-    _exchange(unary, _costs(block, scratch, node), minorant, minorant, block.label_count)
-    _bring_back(minorant, block.out, pixel, block)
+    soon = scratch.order[min(turn + _AHEAD, block.nodes - 1)] * block.node_step
+    if block.plain:
+        _bring_back(minorant, block, pixel, soon, block.out)
+    else:
+        _exchange(block, pixel, soon, _costs(block, scratch, node), minorant)
+    if block.vote:
+        _vote(block, pixel, minorant)
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -342,8 +368,7 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
     """
     nodes, label_count = block.nodes, block.label_count
     minima, pending = scratch.minima, scratch.pending
-    split, negated = _row(block, scratch, _SPLIT), _row(block, scratch, _NEGATED)
-    done = _row(block, scratch, _DONE)
+    cut = _row(block, scratch, _CUT)
 
     # The first interval is the whole chain, node 0 its fresh end.
     last = nodes - 1
@@ -370,30 +395,27 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
         number = scratch.rows[0]
         r = splat(type(number)(near_size) / type(number)(size))
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
-        split_low = _split(row_a, load(minima, top), edge, r, row_b, split, label_count)
+        low = _split(row_a, load(minima, top), edge, r, row_b, cut, label_count)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
-        if near_size > 1:
-            low, negated_low = _reply(
-                split, split_low, edge, _costs(block, scratch, a), row_a, negated, label_count
-            )
-            store(minima, top, low)
-        else:
-            low, negated_low = _reply(split, split_low, edge, row_a, done, negated, label_count)
-            _hand_over(block, scratch, a, finished, low)
+        base = row_a if near_size == 1 else _costs(block, scratch, a)
+        low, negated_low = _reply(cut, low, edge, base, row_a, cut, label_count)
+        if near_size == 1:
+            _hand_over(block, scratch, a, finished, row_a, low)
             finished += 1
+        else:
+            store(minima, top, low)
 
-        if b != far:
-            cost_b = _costs(block, scratch, b)
-            low = _pass(negated, negated_low, edge, cost_b, row_b, label_count)
+        base = row_b if b == far else _costs(block, scratch, b)
+        low = _pass(cut, negated_low, edge, base, base, row_b, label_count)
+        if b == far:
+            _hand_over(block, scratch, b, finished, row_b, low)
+            finished += 1
+        else:
             store(minima, row - 1, low)
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
             waiting += 3
-        else:
-            low = _pass(negated, negated_low, edge, row_b, done, label_count)
-            _hand_over(block, scratch, b, finished, low)
-            finished += 1
 
         # Pushed last, hence processed next: the near part is still in cache.
         if near_size > 1:
@@ -493,8 +515,8 @@ def move_minorants(
             lane_weights[node, lane] = block.weights[pixel]
     lane_optima[:] = 0
     if nodes == 1:
-        _begin(block, scratch, 0, 1, _DONE)
-        _hand_over(block, scratch, 0, 0, load(scratch.minima, _DONE))
+        _begin(block, scratch, 0, 1, _CUT)
+        _hand_over(block, scratch, 0, 0, _row(block, scratch, _CUT), load(scratch.minima, _CUT))
     else:
         _bisect(block, scratch)
     for lane in range(end - begin):

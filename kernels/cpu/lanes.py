@@ -1,9 +1,12 @@
-"""Vectors of several chains, one number each, for Numba functions.
+"""Vectors that hold one number of each of several chains, for Numba functions.
 
-A `Lanes` value is ``LANES`` floats in vector registers.  It can be added, subtracted, multiplied and
-compared by `lower`, and it is read from and written to memory that has the lanes as its last axis.
-What is written lane by lane in this way compiles to exactly the vector instructions it says, on
-every machine: nothing depends on what LLVM's vectoriser makes of a loop.
+A `Lanes` is ``LANES`` floats in a vector register.  It is added, subtracted, multiplied and negated
+with the usual operators, and it is read from and written to memory that has the lanes as its last
+axis.  A `Tile` is ``LANES`` of them, a square that can be transposed: that is how numbers come from
+volumes, which have the labels as their last axis, and return there.
+
+What is written in this way compiles to the vector instructions that it says, on every machine;
+nothing depends on what LLVM's vectoriser makes of a loop.
 """
 
 from __future__ import annotations
@@ -17,19 +20,34 @@ from numba.core.cgutils import get_or_insert_function
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-__all__ = ["LANES", "fused_sum", "load", "lower", "splat", "store", "transpose", "where_less"]
+from .pointers import prefetch_line
 
-# Half of an AVX-512 register.  With 16 lanes the costs of a block of rows no longer fit the caches,
-# and today's processors do as many operations a cycle in two halves.
+__all__ = [
+    "LANES", "fused_sum", "load", "load_tile", "lower", "prefetch_tile", "splat", "store",
+    "store_tile", "transposed", "where_less",
+]  # fmt: skip
+
+# A vector of AVX.  With 16 lanes, which AVX-512 has, the costs of a block of rows would not fit into
+# the caches, and today's processors do no more operations in a cycle with its vectors.
 LANES = 8
+
+_NUMBER = ir.IntType(32)
 
 
 class Lanes(types.Type):  # type: ignore[misc]
-    """The type of `LANES` floats, one of each chain."""
+    """The type of `LANES` floats."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
         super().__init__(f"Lanes({dtype})")
+
+
+class Tile(types.Type):  # type: ignore[misc]
+    """The type of `LANES` times `LANES` floats."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+        super().__init__(f"Tile({dtype})")
 
 
 @register_model(Lanes)
@@ -39,43 +57,55 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, ir.VectorType(element, LANES))
 
 
-def _define(operation: Any, instruction: str) -> None:
-    """Let ``operation`` of two `Lanes` be an instruction of LLVM."""
+@register_model(Tile)
+class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, kind: Any) -> None:
+        element = manager.lookup(kind.dtype).get_value_type()
+        super().__init__(manager, kind, ir.ArrayType(ir.VectorType(element, LANES), LANES))
+
+
+def _define(operation: Any, instruction: str, operands: int) -> None:
+    """Let ``operation`` of `Lanes` or of `Tile` be an instruction of LLVM."""
 
     @infer_global(operation)
     class _Typing(AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Any, kws: Any) -> Any:
-            if len(args) == 2 and isinstance(args[0], Lanes) and args[0] == args[1]:
-                return signature(args[0], *args)
-            return None
+            known = isinstance(args[0], Lanes | Tile) and len(args) == operands
+            return signature(args[0], *args) if known and len(set(args)) == 1 else None
 
-    @lower_builtin(operation, Lanes, Lanes)
-    def _lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    @lower_builtin(operation, *[Lanes] * operands)
+    def _lower_lanes(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return getattr(builder, instruction)(*args)
 
-
-@infer_global(operator.neg)
-class _Negation(AbstractTemplate):  # type: ignore[misc]
-    def generic(self, args: Any, kws: Any) -> Any:
-        return signature(args[0], args[0]) if isinstance(args[0], Lanes) else None
-
-
-@lower_builtin(operator.neg, Lanes)
-def _negate(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fneg(args[0])
+    @lower_builtin(operation, *[Tile] * operands)
+    def _lower_tiles(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        rows = zip(*(_rows(builder, tile) for tile in args), strict=True)
+        return _tile(builder, [getattr(builder, instruction)(*row) for row in rows])
 
 
-_define(operator.add, "fadd")
-_define(operator.sub, "fsub")
-_define(operator.mul, "fmul")
+_define(operator.add, "fadd", 2)
+_define(operator.sub, "fsub", 2)
+_define(operator.mul, "fmul", 2)
+_define(operator.neg, "fneg", 1)
+
+
+def _rows(builder: Any, tile: Any) -> list[Any]:
+    return [builder.extract_value(tile, i) for i in range(LANES)]
+
+
+def _tile(builder: Any, rows: list[Any]) -> Any:
+    tile = ir.Constant(ir.ArrayType(rows[0].type, LANES), ir.Undefined)
+    for i, row in enumerate(rows):
+        tile = builder.insert_value(tile, row, i)
+    return tile
 
 
 @intrinsic
 def fused_sum(typingctx: Any, a: Any, b: Any, one: Any) -> Any:
     """a + b, computed as ``a * one + b``, which is the same number to the last bit.
 
-    Zen 4 has two pipes for additions and minima and two for multiply-adds: where there are many
-    minima, this uses all four.  ``one`` must come from memory, or LLVM would remove it.
+    Zen 4 has two pipes for additions and minima and two others for multiply-adds: where there are
+    many minima, this uses all four.  ``one`` must come from memory, or LLVM would remove it.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -83,56 +113,6 @@ def fused_sum(typingctx: Any, a: Any, b: Any, one: Any) -> Any:
         return builder.fadd(product, args[1], flags=("contract",))
 
     return a(a, b, one), codegen
-
-
-def _address(builder: Any, pointer: Any, index: Any) -> Any:
-    """The address of a vector that begins at element ``index``."""
-    kind = ir.VectorType(pointer.type.pointee, LANES)
-    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
-
-
-def _read(builder: Any, pointer: Any, index: Any) -> Any:
-    return builder.load(_address(builder, pointer, index), align=4)
-
-
-def _write(builder: Any, pointer: Any, index: Any, value: Any) -> None:
-    builder.store(value, _address(builder, pointer, index), align=4)
-
-
-@intrinsic
-def load(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """The lanes at ``pointer[index * LANES]``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        index = builder.mul(args[1], ir.Constant(args[1].type, LANES))
-        return _read(builder, args[0], index)
-
-    return Lanes(pointer.dtype)(pointer, types.intp), codegen
-
-
-@intrinsic
-def store(typingctx: Any, pointer: Any, index: Any, value: Any) -> Any:
-    """Write lanes to ``pointer[index * LANES]``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        index = builder.mul(args[1], ir.Constant(args[1].type, LANES))
-        _write(builder, args[0], index, args[2])
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.intp, value), codegen
-
-
-@intrinsic
-def splat(typingctx: Any, number: Any) -> Any:
-    """The same number in all lanes."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.VectorType(args[0].type, LANES)
-        one = builder.insert_element(ir.Constant(kind, ir.Undefined), args[0], ir.IntType(32)(0))
-        zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        return builder.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
-
-    return Lanes(number)(number), codegen
 
 
 @intrinsic
@@ -163,50 +143,119 @@ def where_less(typingctx: Any, a: Any, b: Any, chosen: Any, other: Any) -> Any:
 
 
 @intrinsic
-def transpose(
-    typingctx: Any, source: Any, step: Any, last: Any, target: Any, target_step: Any,
-    target_last: Any,
-) -> Any:  # fmt: skip
-    """``target[min(j, target_last) * target_step + i] = source[min(i, last) * step + j]``.
-
-    i and j run over the lanes.
-    """
+def splat(typingctx: Any, number: Any) -> Any:
+    """The same number in all lanes."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        source, step, last, target, target_step, target_last = args
+        nothing = ir.Constant(ir.VectorType(args[0].type, LANES), ir.Undefined)
+        first = builder.insert_element(nothing, args[0], _NUMBER(0))
+        return builder.shuffle_vector(first, nothing, _lane_numbers([0] * LANES))
 
-        def offset(i: int, last: Any, step: Any) -> Any:
-            number = ir.Constant(last.type, i)
-            within = builder.icmp_signed("<", number, last)
-            return builder.mul(builder.select(within, number, last), step)
+    return Lanes(number)(number), codegen
 
-        rows = [_read(builder, source, offset(i, last, step)) for i in range(LANES)]
-        # log2(LANES) rounds: each exchanges halves, quarters, ... between pairs of vectors.
-        width = 1
-        while width < LANES:
-            rows = _exchanged(builder, rows, width)
-            width *= 2
-        for j, row in enumerate(rows):
-            _write(builder, target, offset(j, target_last, target_step), row)
+
+def _lane_numbers(numbers: list[int]) -> Any:
+    return ir.Constant(ir.VectorType(_NUMBER, LANES), numbers)
+
+
+def _address(builder: Any, pointer: Any, index: Any) -> Any:
+    """The address of the vector that begins with element ``index``."""
+    kind = ir.VectorType(pointer.type.pointee, LANES)
+    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+
+
+def _read(builder: Any, pointer: Any, index: Any) -> Any:
+    address = _address(builder, pointer, index)
+    return builder.load(address, align=4)
+
+
+def _write(builder: Any, pointer: Any, index: Any, value: Any) -> None:
+    builder.store(value, _address(builder, pointer, index), align=4)
+
+
+@intrinsic
+def load(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """The lanes that begin at ``pointer[index * LANES]``."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _read(builder, args[0], builder.mul(args[1], args[1].type(LANES)))
+
+    return Lanes(pointer.dtype)(pointer, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, pointer: Any, index: Any, value: Any) -> Any:
+    """Write lanes to where ``pointer[index * LANES]`` begins."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _write(builder, args[0], builder.mul(args[1], args[1].type(LANES)), args[2])
         return context.get_dummy_value()
 
-    index = types.intp
-    return types.void(source, index, index, target, index, index), codegen
+    return types.void(pointer, types.intp, value), codegen
 
 
-def _exchanged(builder: Any, rows: list[Any], width: int) -> list[Any]:
-    """Exchange the off-diagonal squares of ``width`` lanes between rows that are ``width`` apart."""
-    result = list(rows)
-    number = ir.IntType(32)
-    for i in range(LANES):
-        if i & width:
-            continue
-        a, b = rows[i], rows[i + width]
-        for row, shift in ((i, 0), (i + width, width)):
-            # Lane t of the result: of a where t lies in the first half of its square, else of b.
-            lanes = [
-                (t & ~width) + shift + (LANES if t & width else 0) for t in range(LANES)
-            ]
-            mask = ir.Constant(ir.VectorType(number, LANES), lanes)
-            result[row] = builder.shuffle_vector(a, b, mask)
-    return result
+def _row_offsets(builder: Any, step: Any, last: Any) -> list[Any]:
+    """Where the rows of a tile begin; those beyond ``last`` repeat it."""
+    numbers = [last.type(i) for i in range(LANES)]
+    within = [builder.icmp_signed("<", number, last) for number in numbers]
+    return [
+        builder.mul(builder.select(inside, number, last), step)
+        for inside, number in zip(within, numbers, strict=True)
+    ]
+
+
+@intrinsic
+def load_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
+    """The tile whose row i begins at ``pointer[min(i, last) * step]``."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        offsets = _row_offsets(builder, *args[1:])
+        return _tile(builder, [_read(builder, args[0], offset) for offset in offsets])
+
+    return Tile(pointer.dtype)(pointer, types.intp, types.intp), codegen
+
+
+@intrinsic
+def store_tile(typingctx: Any, pointer: Any, step: Any, last: Any, tile: Any) -> Any:
+    """Write row i of a tile to where ``pointer[min(i, last) * step]`` begins."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        offsets = _row_offsets(builder, *args[1:3])
+        for offset, row in zip(offsets, _rows(builder, args[3]), strict=True):
+            _write(builder, args[0], offset, row)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, types.intp, tile), codegen
+
+
+@intrinsic
+def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
+    """Fetch the cache lines in which the rows of a tile begin; any address will do."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        for offset in _row_offsets(builder, *args[1:]):
+            prefetch_line(builder, builder.gep(args[0], [offset]))
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp, types.intp), codegen
+
+
+@intrinsic
+def transposed(typingctx: Any, tile: Any) -> Any:
+    """The transposed tile: its squares of 1, 2 and 4 lanes are exchanged, three shuffles a row."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        rows = _rows(builder, args[0])
+        width = 1
+        while width < LANES:
+            for i in (i for i in range(LANES) if not i & width):
+                a, b = rows[i], rows[i + width]
+                # Lane t of both results comes from a, or from b in the second half of a square.
+                own = [(t & ~width) + (LANES if t & width else 0) for t in range(LANES)]
+                rows[i] = builder.shuffle_vector(a, b, _lane_numbers(own))
+                others = _lane_numbers([t + width for t in own])
+                rows[i + width] = builder.shuffle_vector(a, b, others)
+            width *= 2
+        return _tile(builder, rows)
+
+    return tile(tile), codegen
