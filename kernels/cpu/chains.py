@@ -1,13 +1,13 @@
-"""The minorants of chains of pixels: messages and recursive bisection (docs/model.md 6.4), CPU.
+"""The minorants of chains of pixels by recursive bisection (docs/model.md 6.4), CPU.
 
 All chains of a family have the same length, hence the same bisection.  So a block of `LANES`
-neighbouring chains is processed at once, in lock-step, each chain in a lane of the vector registers:
-minima over the labels are lane by lane, the label next to one is the vector next to it, and the cost
-of a message is proportional to the number of labels, whatever that is.
+neighbouring chains is processed in lock-step, each chain in one lane of the vectors: minima over
+the labels are taken lane by lane, the neighbour of a label is the vector beside it, and a message
+takes time in proportion to the number of labels, whatever that is.
 
-The costs of the chains are brought into this order once, when the first walks reach them, and what
-is handed to the other family is brought back.  In between only the few dozen rows of costs that the
-bisection reads again are kept (`_walk`).
+The costs of a block are brought into this order once, when the first walks reach them (`_bring`),
+and what is handed to the other family is brought back (`_exchange`).  Beside them the bisection
+keeps only the few dozen rows of costs that it reads again (`_walk`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from . import buffers
 from .jit import compiled
 from .lanes import (
     LANES,
-    fused_sum,
     load,
     load_tile,
-    lower,
     prefetch_tile,
     splat,
     store,
     store_tile,
+    stream_tiles,
     transposed,
     where_less,
 )
-from .pointers import advance, pointer_to, prefetch
+from .messages import Edge, copy_row, inner, pass_on, reply, split
+from .pointers import advance, never_inline, pointer_to
 
 __all__ = ["move_minorants", "scratch_arrays"]
 
@@ -43,13 +43,12 @@ _BOTTOM = 2
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _LEVELS = 64
 
-# Floats per cache line, in the smaller of the two types.
+# Labels that are brought at a time, two tiles: a cache line of float32.
 _LINE = 16
+_LINE_BYTES = 64
 
-# Nodes that are fetched from memory ahead of a walk, and nodes of an interval whose unary costs
-# are fetched before it is cut.
+# Nodes that are fetched from memory ahead of the one that is brought.
 _AHEAD = 4
-_NEAR = 16
 
 
 class _Block(NamedTuple):
@@ -58,7 +57,6 @@ class _Block(NamedTuple):
     f: Any  # unary costs, K per pixel
     costs: Any  # costs of the family of chains being processed, K per pixel
     out: Any  # receives the costs of the other family; may be the same memory as `costs`
-    weights: Any  # of the edge to the next node, one per pixel
     winners: Any  # receives the argmin of F, one per pixel ...
     vote: bool  # ... if this is set
     plain: bool  # the other family gets F itself instead of f - costs + F
@@ -67,131 +65,32 @@ class _Block(NamedTuple):
     chain_step: int  # pixels from chain to chain
     last: int  # the last chain; lanes beyond it repeat it
     label_count: int
-    penalties: _Edge  # of edges of weight 1
-
-
-class _Edge(NamedTuple):
-    """Penalties of an edge of every chain."""
-
-    p1: Any
-    p2: Any
-    one: Any  # 1, for `fused_sum`
+    whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
+    penalties: Edge  # of edges of weight 1
 
 
 class _Scratch(NamedTuple):
-    """Buffers of one thread; all have the lanes as their last axis."""
+    """Buffers of one thread; the floats have the lanes as their last axis."""
 
     costs: Any  # of all nodes, K per node
     weights: Any  # of all edges
-    rows: Any  # of K labels, and one label of +inf for the stencil
+    rows: Any  # of K + 1 labels, the last one +inf
     minima: Any  # of the rows
     optima: Any  # sums of the minima of F, float64
     ones: Any
     pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
-    order: Any  # in which the nodes were finished, in the block before this one
+    order: Any  # how many nodes are finished, and which, or were in the block before this one
 
 
-# In the kernels from here to `_winners` all pointers are to K labels, and ``source`` to a row with a
-# margin, so that its label K is +inf; ``low`` is the minimum of the source.
-# ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.  The order of the
-# operations is that of docs/model.md 6.4, to the last bit: no contraction to FMA.
-
-
-@compiled(nogil=True, error_model="numpy")
-def _msg(before: Any, here: Any, after: Any, edge: _Edge, jump: Any) -> Any:
-    """msg of a label and its neighbours, where ``jump`` is P2 + the minimum of all."""
-    return lower(lower(here, fused_sum(lower(before, after), edge.p1, edge.one)), jump)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _load(source: Any, target: Any, label_count: int) -> Any:
-    """target = source; returns its minimum."""
-    lowest = load(target, label_count)
-    for k in range(label_count):
-        value = load(source, k)
-        store(target, k, value)
-        lowest = lower(lowest, value)
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _pass(
-    source: Any, low: Any, edge: _Edge, base: Any, soon: Any, target: Any, label_count: int
-) -> Any:
-    """target = base + msg(source); returns its minimum.  Fetches ``soon``, the next base."""
-    jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
-    lowest = here
-    for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
-        prefetch(soon, k * LANES)
-        value = fused_sum(_msg(before, here, after, edge, jump), load(base, k), edge.one)
-        store(target, k, value)
-        lowest = lower(lowest, value)
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _split(
-    source: Any, low: Any, edge: _Edge, r: Any, other: Any, target: Any, label_count: int
-) -> Any:
-    """target = r*(m1 + other) - m1 with m1 = msg(source); returns its minimum.
-
-    ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets.
-    """
-    jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
-    lowest = here
-    for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
-        m1 = _msg(before, here, after, edge, jump)
-        value = r * fused_sum(m1, load(other, k), edge.one) - m1
-        store(target, k, value)
-        lowest = lower(lowest, value)
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _reply(
-    source: Any, low: Any, edge: _Edge, base: Any, target: Any, negated: Any, label_count: int
-) -> Any:
-    """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
-    jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
-    lowest = lowest_negated = here
-    for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
-        m = _msg(before, here, after, edge, jump)
-        value = fused_sum(m, load(base, k), edge.one)
-        store(target, k, value)
-        store(negated, k, -m)
-        lowest = lower(lowest, value)
-        lowest_negated = lower(lowest_negated, -m)
-    return lowest, lowest_negated
-
-
-@compiled(nogil=True, error_model="numpy")
-def _vote(block: _Block, pixel: int, minorant: Any) -> None:
-    """winners = the first label of lowest cost; label 0 if no cost is a number."""
-    lowest = load(minorant, block.label_count)
-    best = splat(type(minorant[0])(0))
-    for k in range(block.label_count):
-        value = load(minorant, k)
-        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
-        lowest = where_less(value, lowest, value, lowest)
-    store(minorant, 0, best)  # TODO
-    for lane in range(block.last + 1):
-        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
-
-
-@compiled(nogil=True, error_model="numpy")
-def _bring(volume: Any, block: _Block, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
-    """target = the costs of the chains at a node, lanes last; volume: K costs per pixel.
+@inner
+def _bring(block: _Block, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
+    """target = the costs of the chains at a node, (K, LANES).
 
     The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
     """
+    never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
-    source = advance(volume, pixel * label_count)
+    source = advance(block.costs, pixel * label_count)
     if label_count < _LINE:
         for lane in range(LANES):
             for k in range(label_count):
@@ -208,29 +107,45 @@ def _bring(volume: Any, block: _Block, pixel: int, soon: int, target: Any, soon_
         store_tile(advance(target, (k + LANES) * LANES), LANES, LANES, high)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _bring_back(source: Any, block: _Block, pixel: int, soon: int, volume: Any) -> None:
-    """The inverse of `_bring`.  Lanes that repeat the last chain write what it writes."""
+@inner
+def _write_line(block: _Block, target: Any, low: Any, high: Any) -> None:
+    """Write `_LINE` labels of every chain.  Lanes that repeat the last one write what it does.
+
+    They are read again only after the rest of the volume, so they need no place in the caches.
+    """
+    step = block.chain_step * block.label_count
+    if block.whole_lines:
+        stream_tiles(target, step, block.last, low, high)
+    else:
+        store_tile(target, step, block.last, low)
+        store_tile(advance(target, LANES), step, block.last, high)
+
+
+@inner
+def _bring_back(block: _Block, pixel: int, minorant: Any) -> None:
+    """out = F at a node of the chains; minorant: (K, LANES)."""
+    never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
-    target = advance(volume, pixel * label_count)
+    out = advance(block.out, pixel * label_count)
     if label_count < _LINE:
         for lane in range(last + 1):
             for k in range(label_count):
-                target[lane * step + k] = source[k * LANES + lane]
+                out[lane * step + k] = minorant[k * LANES + lane]
         return
-    ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, _LINE):
         k = min(begin, label_count - _LINE)
-        prefetch_tile(advance(target, k + ahead), step, last)
-        low = load_tile(advance(source, k * LANES), LANES, LANES)
-        high = load_tile(advance(source, (k + LANES) * LANES), LANES, LANES)
-        store_tile(advance(target, k), step, last, transposed(low))
-        store_tile(advance(target, k + LANES), step, last, transposed(high))
+        low = load_tile(advance(minorant, k * LANES), LANES, LANES)
+        high = load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
+        _write_line(block, advance(out, k), transposed(low), transposed(high))
 
 
-@compiled(nogil=True, error_model="numpy")
+@inner
 def _exchange(block: _Block, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
-    """out = f - costs + F (docs/model.md 6.2) at a node of the chains."""
+    """out = f - costs + F (docs/model.md 6.2) at a node; costs, minorant: (K, LANES).
+
+    The unary costs at the pixel ``soon`` are fetched meanwhile.
+    """
+    never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
     if label_count < _LINE:
@@ -243,56 +158,53 @@ def _exchange(block: _Block, pixel: int, soon: int, costs: Any, minorant: Any) -
     for begin in range(0, label_count, _LINE):
         k = min(begin, label_count - _LINE)
         prefetch_tile(advance(f, k + ahead), step, last)
-        prefetch_tile(advance(out, k + ahead), step, last)
         low = transposed(load_tile(advance(f, k), step, last))
         high = transposed(load_tile(advance(f, k + LANES), step, last))
         low = low - load_tile(advance(costs, k * LANES), LANES, LANES)
         high = high - load_tile(advance(costs, (k + LANES) * LANES), LANES, LANES)
         low = low + load_tile(advance(minorant, k * LANES), LANES, LANES)
         high = high + load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
-        low, high = transposed(low), transposed(high)
-        store_tile(advance(out, k), step, last, low)
-        store_tile(advance(out, k + LANES), step, last, high)
+        _write_line(block, advance(out, k), transposed(low), transposed(high))
 
 
-@compiled(nogil=True, error_model="numpy")
+@inner
+def _vote(block: _Block, pixel: int, minorant: Any) -> None:
+    """winners = the first label of lowest F at a node, 0 if none is a number.  Overwrites F."""
+    never_inline()
+    lowest = load(minorant, block.label_count)
+    best = splat(type(minorant[0])(0))
+    for k in range(block.label_count):
+        value = load(minorant, k)
+        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
+        lowest = where_less(value, lowest, value, lowest)
+    store(minorant, 0, best)
+    for lane in range(block.last + 1):
+        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
+
+
+@inner
 def _row(block: _Block, scratch: _Scratch, row: int) -> Any:
     return advance(scratch.rows, row * (block.label_count + 1) * LANES)
 
 
-@compiled(nogil=True, error_model="numpy")
+@inner
 def _costs(block: _Block, scratch: _Scratch, node: int) -> Any:
     return advance(scratch.costs, node * block.label_count * LANES)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _edge(block: _Block, scratch: _Scratch, node: int, other: int) -> _Edge:
+@inner
+def _edge(block: _Block, scratch: _Scratch, node: int, other: int) -> Edge:
     """The edge between two neighbouring nodes."""
     weight = load(scratch.weights, min(node, other))
     p1, p2, one = block.penalties
-    return _Edge(p1 * weight, p2 * weight, one)
+    return Edge(p1 * weight, p2 * weight, one)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _bring_costs(block: _Block, scratch: _Scratch, node: int, way: int) -> None:
-    """Bring the costs of a node to the scratch buffer; the walk goes on in direction ``way``."""
-    pixel, ahead = node * block.node_step, way * _AHEAD * block.node_step
-    target, soon_target = _costs(block, scratch, node), _costs(block, scratch, node + way)
-    _bring(block.costs, block, pixel, pixel + ahead, target, soon_target)
-
-
-@compiled(nogil=True, error_model="numpy")
+@inner
 def _walk(
-    block: _Block,
-    scratch: _Scratch,
-    start: int,
-    way: int,
-    steps: int,
-    size: int,
-    top: int,
-    first: bool,
+    block: _Block, scratch: _Scratch, start: int, end: int, size: int, top: int, first: bool
 ) -> int:
-    """Pass messages on from node ``start``, in row ``top``, over ``steps`` edges.
+    """Pass messages on from node ``start``, in row ``top``, to node ``end``.
 
     The node where the walk ends will be the fresh end of an interval of ``size`` nodes whose far
     end is ``start`` (docs/model.md 6.4).  Of the rows on the way, the recursion reads those where a
@@ -300,68 +212,63 @@ def _walk(
     the start itself.  They and the last row are pushed on the stack; all others are only needed
     for the next step.  Returns the top of the stack.
 
-    On the ``first`` walk over these nodes their costs are brought from the volume.
+    On the ``first`` walk over these nodes their costs are brought from the volume, those of the
+    start into its row, too.
     """
+    never_inline()
+    label_count = block.label_count
+    way = 1 if end > start else -1
     halvings = 0
     while size >> (halvings + 1) > 0:
         halvings += 1
     source = top
-    node = start
-    for count in range(2, steps + 2):
-        edge = _edge(block, scratch, node, node + way)
-        node += way
+    for count in range(1, (end - start) * way + 2):
+        node = start + way * (count - 1)
+        costs = _costs(block, scratch, node)
+        if first:
+            pixel, ahead = node * block.node_step, way * _AHEAD * block.node_step
+            _bring(block, pixel, pixel + ahead, costs, _costs(block, scratch, node + way))
+        if count == 1:
+            if first:
+                store(scratch.minima, top, copy_row(costs, _row(block, scratch, top), label_count))
+            continue
         if count == size >> (halvings - 1):
             halvings -= 1
             top += 1
             target = top
         else:
             target = _TURN
-        if first:
-            _bring_costs(block, scratch, node, way)
-        low = _pass(
-            _row(block, scratch, source),
-            load(scratch.minima, source),
-            edge,
-            _costs(block, scratch, node),
-            _costs(block, scratch, node + 2 * way),
-            _row(block, scratch, target),
-            block.label_count,
-        )
+        edge = _edge(block, scratch, node - way, node)
+        row, target_row = _row(block, scratch, source), _row(block, scratch, target)
+        low = pass_on(row, load(scratch.minima, source), edge, costs, target_row, label_count)
         store(scratch.minima, target, low)
         source = target
     return top
 
 
-@compiled(nogil=True, error_model="numpy")
-def _hand_over(
-    block: _Block, scratch: _Scratch, node: int, turn: int, minorant: Any, low: Any
-) -> None:
+@inner
+def _hand_over(block: _Block, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
     """Give the other family what F, whose minima are ``low``, leaves to it."""
+    never_inline()
     pixel = node * block.node_step
     store(scratch.minima, _TURN, low)
     for lane in range(LANES):
-        scratch.optima[lane] += scratch.minima[lane]
+        scratch.optima[lane] += scratch.minima[_TURN * LANES + lane]
+    scratch.order[0] += 1
+    turn = scratch.order[0]
     scratch.order[turn] = node
-    soon = scratch.order[min(turn + _AHEAD, block.nodes - 1)] * block.node_step
     if block.plain:
-        _bring_back(minorant, block, pixel, soon, block.out)
+        _bring_back(block, pixel, minorant)
     else:
+        soon = scratch.order[min(turn + _AHEAD, block.nodes)] * block.node_step
         _exchange(block, pixel, soon, _costs(block, scratch, node), minorant)
     if block.vote:
         _vote(block, pixel, minorant)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _begin(block: _Block, scratch: _Scratch, node: int, way: int, row: int) -> None:
-    """Bring the costs of an end of the chains to row ``row``."""
-    _bring_costs(block, scratch, node, way)
-    low = _load(_costs(block, scratch, node), _row(block, scratch, row), block.label_count)
-    store(scratch.minima, row, low)
-
-
-@compiled(nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy", inline="always")
 def _bisect(block: _Block, scratch: _Scratch) -> None:
-    """Cut all edges of chains of at least two nodes.
+    """Cut all edges of the chains.
 
     An interval has a fresh end, whose row is at the top of its part of the stack, and below it
     the rows that `_walk` left on the way from its far end.
@@ -371,15 +278,15 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
     cut = _row(block, scratch, _CUT)
 
     # The first interval is the whole chain, node 0 its fresh end.
-    last = nodes - 1
-    top = _BOTTOM
-    _begin(block, scratch, last, -1, top)
-    top = _walk(block, scratch, last, -1, nodes // 2 - 1, nodes, top, True) + 1
-    _begin(block, scratch, 0, 1, top)
-    pending[0], pending[1], pending[2] = 0, last, top
+    last, b = nodes - 1, min((nodes + 1) // 2, nodes - 1)
+    pending[0], pending[1], pending[2] = 0, last, _BOTTOM
+    top = _walk(block, scratch, last, b, nodes, pending[2], last >= b)
+    if nodes == 1:
+        _hand_over(block, scratch, pending[0], _row(block, scratch, top), load(minima, top))
+        return
+    pending[2] = top + 1
     waiting = 3
 
-    finished = 0
     while waiting > 0:
         waiting -= 3
         fresh, far, row = pending[waiting], pending[waiting + 1], pending[waiting + 2]
@@ -388,30 +295,28 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
         near_size = (size + 1) // 2
         a = fresh + way * (near_size - 1)
         b = a + way
-        top = _walk(block, scratch, fresh, way, near_size - 1, near_size, row, size == nodes)
+        top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
 
         # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
         edge = _edge(block, scratch, a, b)
         number = scratch.rows[0]
         r = splat(type(number)(near_size) / type(number)(size))
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
-        low = _split(row_a, load(minima, top), edge, r, row_b, cut, label_count)
+        low = split(row_a, load(minima, top), edge, r, row_b, cut, label_count)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
         base = row_a if near_size == 1 else _costs(block, scratch, a)
-        low, negated_low = _reply(cut, low, edge, base, row_a, cut, label_count)
+        low, negated_low = reply(cut, low, edge, base, row_a, cut, label_count)
         if near_size == 1:
-            _hand_over(block, scratch, a, finished, row_a, low)
-            finished += 1
+            _hand_over(block, scratch, a, row_a, low)
         else:
             store(minima, top, low)
 
         base = row_b if b == far else _costs(block, scratch, b)
-        low = _pass(cut, negated_low, edge, base, base, row_b, label_count)
+        low = pass_on(cut, negated_low, edge, base, row_b, label_count)
         if b == far:
-            _hand_over(block, scratch, b, finished, row_b, low)
-            finished += 1
+            _hand_over(block, scratch, b, row_b, low)
         else:
             store(minima, row - 1, low)
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
@@ -441,7 +346,7 @@ def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray
         np.empty(LANES, np.float64),
         np.ones(LANES, dtype),
         np.empty(3 * _LEVELS, np.int64),
-        np.zeros(nodes, np.int64),
+        np.zeros(nodes + 1, np.int64),
     )
 
 
@@ -476,28 +381,28 @@ def move_minorants(
     The chains in [begin, end) are processed, at most `LANES`.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
-    ``f - costs + F`` (docs/model.md 6.2) and may be the same array as ``costs``, or receives F
-    (``plain``) and may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,)
-    receives the argmin of F, or (0,) if it is not wanted; lane_costs to order: from
-    `scratch_arrays`; optima: one per chain, receives the sum of the minima of F, which is the
-    optimum of the chain.
+    ``f - costs + F`` (docs/model.md 6.2) or F (``plain``) and may be the same array as ``costs``;
+    weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the argmin of F, or
+    (0,) if it is not wanted; lane_costs to order: from `scratch_arrays`; optima: one per chain,
+    receives the sum of the minima of F, which is the optimum of the chain.
     """
     label_count = f.shape[1]
     first = begin * chain_step
+    last = end - begin - 1
     block = _Block(
         advance(pointer_to(f), first * label_count),
         advance(pointer_to(costs), first * label_count),
         advance(pointer_to(out), first * label_count),
-        advance(pointer_to(weights), first),
         advance(pointer_to(winners), first),
         winners.size > 0,
         plain,
         nodes,
         node_step,
         chain_step,
-        end - begin - 1,
+        last,
         label_count,
-        _Edge(splat(p1), splat(p2), load(pointer_to(ones), 0)),
+        label_count % _LINE == 0 and out.ctypes.data % _LINE_BYTES == 0,
+        Edge(splat(p1), splat(p2), load(pointer_to(ones), 0)),
     )
     scratch = _Scratch(
         pointer_to(lane_costs),
@@ -511,13 +416,11 @@ def move_minorants(
     )
     for node in range(nodes):
         for lane in range(LANES):
-            pixel = node * node_step + min(lane, block.last) * chain_step
-            lane_weights[node, lane] = block.weights[pixel]
-    lane_optima[:] = 0
-    if nodes == 1:
-        _begin(block, scratch, 0, 1, _CUT)
-        _hand_over(block, scratch, 0, 0, _row(block, scratch, _CUT), load(scratch.minima, _CUT))
-    else:
-        _bisect(block, scratch)
+            pixel = first + node * node_step + min(lane, last) * chain_step
+            lane_weights[node, lane] = weights[pixel]
+    for lane in range(LANES):
+        lane_optima[lane] = 0
+    order[0] = 0
+    _bisect(block, scratch)
     for lane in range(end - begin):
         optima[begin + lane] = lane_optima[lane]

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["advance", "pointer_to", "prefetch", "restrict_arguments"]
+__all__ = ["advance", "never_inline", "pointer_to", "prefetch", "restrict_arguments"]
 
 
 @intrinsic
@@ -79,6 +79,20 @@ def restrict_arguments(typingctx: Any) -> Any:
         for argument in builder.function.args:
             if isinstance(argument.type, ir.PointerType):
                 argument.add_attribute("noalias")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def never_inline(typingctx: Any) -> Any:
+    """Keep the calling function a function, for LLVM would copy it to wherever it is called.
+
+    Numba optimises a function again with each one that calls it: copies cost time to compile.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 
     return types.void(), codegen
