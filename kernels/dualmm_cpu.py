@@ -5,9 +5,8 @@ The CRF energy of a label map ``x`` on the 4-connected grid is (paper, eq. 1)
     E(x) = sum_i f_i(x_i) + sum_ij w_ij * rho(|x_i - x_j|),   rho = 0, P1, P2 for 0, 1, >= 2.
 
 Dual_MM (paper, sec. 4.2 and algorithm 1) splits it into horizontal and vertical chains and
-alternately moves a *minorant* of one family to the other.  One thread processes one chain at a
-time (`chains`); labels are the contiguous axis, so that every inner loop is a vector loop over
-labels.
+alternately moves a *minorant* of one family to the other.  One thread processes a few neighbouring
+chains at a time, each in a lane of its vectors (`chains`).
 """
 
 from __future__ import annotations

@@ -20,20 +20,20 @@ from . import buffers
 from .jit import compiled
 from .lanes import (
     LANES,
-    load,
+    load_lanes,
     load_tile,
     prefetch_tile,
     splat,
-    store,
+    store_lanes,
     store_tile,
     stream_tiles,
     transposed,
     where_less,
 )
-from .messages import Edge, copy_row, inner, pass_on, reply, split
+from .messages import Edge, copy_row, inner, pass_on, reply, split_marginal
 from .pointers import advance, never_inline, pointer_to
 
-__all__ = ["move_minorants", "scratch_arrays"]
+__all__ = ["move_minorants", "scratch_arrays", "scratch_bytes"]
 
 # Rows of the scratch buffer: that of a walk, that of a cut, then the stack.
 _TURN = 0
@@ -51,7 +51,7 @@ _LINE_BYTES = 64
 _AHEAD = 4
 
 
-class _Block(NamedTuple):
+class _ChainBlock(NamedTuple):
     """Up to `LANES` chains side by side; the pointers point to the first node of the first one."""
 
     f: Any  # unary costs, K per pixel
@@ -83,7 +83,7 @@ class _Scratch(NamedTuple):
 
 
 @inner
-def _bring(block: _Block, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
+def _bring(block: _ChainBlock, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
     """target = the costs of the chains at a node, (K, LANES).
 
     The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
@@ -108,7 +108,7 @@ def _bring(block: _Block, pixel: int, soon: int, target: Any, soon_target: Any) 
 
 
 @inner
-def _write_line(block: _Block, target: Any, low: Any, high: Any) -> None:
+def _write_line(block: _ChainBlock, target: Any, low: Any, high: Any) -> None:
     """Write `_LINE` labels of every chain.  Lanes that repeat the last one write what it does.
 
     They are read again only after the rest of the volume, so they need no place in the caches.
@@ -122,7 +122,7 @@ def _write_line(block: _Block, target: Any, low: Any, high: Any) -> None:
 
 
 @inner
-def _bring_back(block: _Block, pixel: int, minorant: Any) -> None:
+def _bring_back(block: _ChainBlock, pixel: int, minorant: Any) -> None:
     """out = F at a node of the chains; minorant: (K, LANES)."""
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
@@ -140,7 +140,7 @@ def _bring_back(block: _Block, pixel: int, minorant: Any) -> None:
 
 
 @inner
-def _exchange(block: _Block, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
+def _exchange(block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
     """out = f - costs + F (docs/model.md 6.2) at a node; costs, minorant: (K, LANES).
 
     The unary costs at the pixel ``soon`` are fetched meanwhile.
@@ -168,41 +168,41 @@ def _exchange(block: _Block, pixel: int, soon: int, costs: Any, minorant: Any) -
 
 
 @inner
-def _vote(block: _Block, pixel: int, minorant: Any) -> None:
+def _vote(block: _ChainBlock, pixel: int, minorant: Any) -> None:
     """winners = the first label of lowest F at a node, 0 if none is a number.  Overwrites F."""
     never_inline()
-    lowest = load(minorant, block.label_count)
+    lowest = load_lanes(minorant, block.label_count)
     best = splat(type(minorant[0])(0))
     for k in range(block.label_count):
-        value = load(minorant, k)
+        value = load_lanes(minorant, k)
         best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
         lowest = where_less(value, lowest, value, lowest)
-    store(minorant, 0, best)
+    store_lanes(minorant, 0, best)
     for lane in range(block.last + 1):
         block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
 
 
 @inner
-def _row(block: _Block, scratch: _Scratch, row: int) -> Any:
+def _row(block: _ChainBlock, scratch: _Scratch, row: int) -> Any:
     return advance(scratch.rows, row * (block.label_count + 1) * LANES)
 
 
 @inner
-def _costs(block: _Block, scratch: _Scratch, node: int) -> Any:
+def _costs(block: _ChainBlock, scratch: _Scratch, node: int) -> Any:
     return advance(scratch.costs, node * block.label_count * LANES)
 
 
 @inner
-def _edge(block: _Block, scratch: _Scratch, node: int, other: int) -> Edge:
+def _edge(block: _ChainBlock, scratch: _Scratch, node: int, other: int) -> Edge:
     """The edge between two neighbouring nodes."""
-    weight = load(scratch.weights, min(node, other))
+    weight = load_lanes(scratch.weights, min(node, other))
     p1, p2, one = block.penalties
     return Edge(p1 * weight, p2 * weight, one)
 
 
 @inner
 def _walk(
-    block: _Block, scratch: _Scratch, start: int, end: int, size: int, top: int, first: bool
+    block: _ChainBlock, scratch: _Scratch, start: int, end: int, size: int, top: int, first: bool
 ) -> int:
     """Pass messages on from node ``start``, in row ``top``, to node ``end``.
 
@@ -230,7 +230,9 @@ def _walk(
             _bring(block, pixel, pixel + ahead, costs, _costs(block, scratch, node + way))
         if count == 1:
             if first:
-                store(scratch.minima, top, copy_row(costs, _row(block, scratch, top), label_count))
+                store_lanes(
+                    scratch.minima, top, copy_row(costs, _row(block, scratch, top), label_count)
+                )
             continue
         if count == size >> (halvings - 1):
             halvings -= 1
@@ -240,18 +242,18 @@ def _walk(
             target = _TURN
         edge = _edge(block, scratch, node - way, node)
         row, target_row = _row(block, scratch, source), _row(block, scratch, target)
-        low = pass_on(row, load(scratch.minima, source), edge, costs, target_row, label_count)
-        store(scratch.minima, target, low)
+        low = pass_on(row, load_lanes(scratch.minima, source), edge, costs, target_row, label_count)
+        store_lanes(scratch.minima, target, low)
         source = target
     return top
 
 
 @inner
-def _hand_over(block: _Block, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
+def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
     """Give the other family what F, whose minima are ``low``, leaves to it."""
     never_inline()
     pixel = node * block.node_step
-    store(scratch.minima, _TURN, low)
+    store_lanes(scratch.minima, _TURN, low)
     for lane in range(LANES):
         scratch.optima[lane] += scratch.minima[_TURN * LANES + lane]
     scratch.order[0] += 1
@@ -267,7 +269,7 @@ def _hand_over(block: _Block, scratch: _Scratch, node: int, minorant: Any, low: 
 
 
 @compiled(nogil=True, error_model="numpy", inline="always")
-def _bisect(block: _Block, scratch: _Scratch) -> None:
+def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
     """Cut all edges of the chains.
 
     An interval has a fresh end, whose row is at the top of its part of the stack, and below it
@@ -282,7 +284,7 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
     pending[0], pending[1], pending[2] = 0, last, _BOTTOM
     top = _walk(block, scratch, last, b, nodes, pending[2], last >= b)
     if nodes == 1:
-        _hand_over(block, scratch, pending[0], _row(block, scratch, top), load(minima, top))
+        _hand_over(block, scratch, pending[0], _row(block, scratch, top), load_lanes(minima, top))
         return
     pending[2] = top + 1
     waiting = 3
@@ -302,7 +304,7 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
         number = scratch.rows[0]
         r = splat(type(number)(near_size) / type(number)(size))
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
-        low = split(row_a, load(minima, top), edge, r, row_b, cut, label_count)
+        low = split_marginal(row_a, load_lanes(minima, top), edge, r, row_b, cut, label_count)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
@@ -311,14 +313,14 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
         if near_size == 1:
             _hand_over(block, scratch, a, row_a, low)
         else:
-            store(minima, top, low)
+            store_lanes(minima, top, low)
 
         base = row_b if b == far else _costs(block, scratch, b)
         low = pass_on(cut, negated_low, edge, base, row_b, label_count)
         if b == far:
             _hand_over(block, scratch, b, row_b, low)
         else:
-            store(minima, row - 1, low)
+            store_lanes(minima, row - 1, low)
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
             waiting += 3
 
@@ -328,14 +330,24 @@ def _bisect(block: _Block, scratch: _Scratch) -> None:
             waiting += 3
 
 
-def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
-    """Buffers for `LANES` chains of ``nodes`` nodes, in the order of `_Scratch`.
+def _row_count(nodes: int) -> int:
+    """Rows of the scratch buffer.
 
     With L levels of bisection the first walk leaves at most L rows on the stack, and the walk
     in an interval i levels down at most L - i more.
     """
     levels = nodes.bit_length()
-    count = _BOTTOM + levels + levels * (levels + 1) // 2
+    return _BOTTOM + levels + levels * (levels + 1) // 2
+
+
+def scratch_bytes(nodes: int, label_count: int) -> int:
+    """Bytes of `scratch_arrays` in float32, without what does not grow with the labels."""
+    return 4 * LANES * (nodes * label_count + _row_count(nodes) * (label_count + 1))
+
+
+def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
+    """Buffers for `LANES` chains of ``nodes`` nodes, in the order of `_Scratch`."""
+    count = _row_count(nodes)
     rows = buffers.empty((count, label_count + 1, LANES), dtype)
     rows[:, label_count] = np.inf
     return (
@@ -389,7 +401,7 @@ def move_minorants(
     label_count = f.shape[1]
     first = begin * chain_step
     last = end - begin - 1
-    block = _Block(
+    block = _ChainBlock(
         advance(pointer_to(f), first * label_count),
         advance(pointer_to(costs), first * label_count),
         advance(pointer_to(out), first * label_count),
@@ -402,7 +414,7 @@ def move_minorants(
         last,
         label_count,
         label_count % _LINE == 0 and out.ctypes.data % _LINE_BYTES == 0,
-        Edge(splat(p1), splat(p2), load(pointer_to(ones), 0)),
+        Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
     )
     scratch = _Scratch(
         pointer_to(lane_costs),

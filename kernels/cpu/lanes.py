@@ -2,8 +2,8 @@
 
 A `Lanes` is ``LANES`` floats in a vector register.  It is added, subtracted, multiplied and negated
 with the usual operators, and it is read from and written to memory that has the lanes as its last
-axis.  A `Tile` is ``LANES`` of them, a square that can be transposed: that is how numbers come from
-volumes, which have the labels as their last axis, and return there.
+axis.  A `LaneTile` is ``LANES`` of them, a square that can be transposed: that is how numbers come
+from volumes, which have the labels as their last axis, and return there.
 
 What is written in this way compiles to the vector instructions that it says, on every machine;
 nothing depends on what LLVM's vectoriser makes of a loop.
@@ -23,8 +23,8 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from .pointers import prefetch_line
 
 __all__ = [
-    "LANES", "fused_sum", "load", "load_tile", "lower", "prefetch_tile", "splat", "store",
-    "store_tile", "stream_tiles", "transposed", "where_less",
+    "LANES", "fused_sum", "load_lanes", "load_tile", "lower", "prefetch_tile", "splat",
+    "store_lanes", "store_tile", "stream_tiles", "transposed", "where_less",
 ]  # fmt: skip
 
 # A vector of AVX.  With 16 lanes, which AVX-512 has, the costs of a block of rows would not fit
@@ -42,12 +42,12 @@ class Lanes(types.Type):  # type: ignore[misc]
         super().__init__(f"Lanes({dtype})")
 
 
-class Tile(types.Type):  # type: ignore[misc]
+class LaneTile(types.Type):  # type: ignore[misc]
     """The type of `LANES` times `LANES` floats."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
-        super().__init__(f"Tile({dtype})")
+        super().__init__(f"LaneTile({dtype})")
 
 
 @register_model(Lanes)
@@ -57,7 +57,7 @@ class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
         super().__init__(manager, kind, ir.VectorType(element, LANES))
 
 
-@register_model(Tile)
+@register_model(LaneTile)
 class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
@@ -65,19 +65,19 @@ class _TileModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 def _define(operation: Any, instruction: str, operands: int) -> None:
-    """Let ``operation`` of `Lanes` or of `Tile` be an instruction of LLVM."""
+    """Let ``operation`` of `Lanes` or of `LaneTile` be an instruction of LLVM."""
 
     @infer_global(operation)
     class _Typing(AbstractTemplate):  # type: ignore[misc]
         def generic(self, args: Any, kws: Any) -> Any:
-            known = isinstance(args[0], Lanes | Tile) and len(args) == operands
+            known = isinstance(args[0], Lanes | LaneTile) and len(args) == operands
             return signature(args[0], *args) if known and len(set(args)) == 1 else None
 
     @lower_builtin(operation, *[Lanes] * operands)
     def _lower_lanes(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return getattr(builder, instruction)(*args)
 
-    @lower_builtin(operation, *[Tile] * operands)
+    @lower_builtin(operation, *[LaneTile] * operands)
     def _lower_tiles(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rows = zip(*(_rows(builder, tile) for tile in args), strict=True)
         return _tile(builder, [getattr(builder, instruction)(*row) for row in rows])
@@ -174,7 +174,7 @@ def _write(builder: Any, pointer: Any, index: Any, value: Any) -> None:
 
 
 @intrinsic
-def load(typingctx: Any, pointer: Any, index: Any) -> Any:
+def load_lanes(typingctx: Any, pointer: Any, index: Any) -> Any:
     """The lanes that begin at ``pointer[index * LANES]``."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -184,7 +184,7 @@ def load(typingctx: Any, pointer: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(typingctx: Any, pointer: Any, index: Any, value: Any) -> Any:
+def store_lanes(typingctx: Any, pointer: Any, index: Any, value: Any) -> Any:
     """Write lanes to where ``pointer[index * LANES]`` begins."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -212,7 +212,7 @@ def load_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
         offsets = _row_offsets(builder, *args[1:])
         return _tile(builder, [_read(builder, args[0], offset) for offset in offsets])
 
-    return Tile(pointer.dtype)(pointer, types.intp, types.intp), codegen
+    return LaneTile(pointer.dtype)(pointer, types.intp, types.intp), codegen
 
 
 @intrinsic

@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .jit import compiled
-from .lanes import fused_sum, load, lower, store
+from .lanes import fused_sum, load_lanes, lower, store_lanes
 from .pointers import never_inline
 
-__all__ = ["Edge", "copy_row", "inner", "pass_on", "reply", "split"]
+__all__ = ["Edge", "copy_row", "inner", "pass_on", "reply", "split_marginal"]
 
 # Of functions that only others of these modules call, Numba need not make versions for Python.
 inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -42,10 +42,10 @@ def _msg(before: Any, here: Any, after: Any, edge: Edge, jump: Any) -> Any:
 def copy_row(source: Any, target: Any, label_count: int) -> Any:
     """target = source, which needs no label K; the target has it."""
     never_inline()
-    lowest = load(target, label_count)
+    lowest = load_lanes(target, label_count)
     for k in range(label_count):
-        value = load(source, k)
-        store(target, k, value)
+        value = load_lanes(source, k)
+        store_lanes(target, k, value)
         lowest = lower(lowest, value)
     return lowest
 
@@ -55,18 +55,18 @@ def pass_on(source: Any, low: Any, edge: Edge, base: Any, target: Any, label_cou
     """target = base + msg(source)."""
     never_inline()
     jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
+    here, after = load_lanes(source, label_count), load_lanes(source, 0)
     lowest = here
     for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
-        value = fused_sum(_msg(before, here, after, edge, jump), load(base, k), edge.one)
-        store(target, k, value)
+        before, here, after = here, after, load_lanes(source, k + 1)
+        value = fused_sum(_msg(before, here, after, edge, jump), load_lanes(base, k), edge.one)
+        store_lanes(target, k, value)
         lowest = lower(lowest, value)
     return lowest
 
 
 @inner
-def split(
+def split_marginal(
     source: Any, low: Any, edge: Edge, r: Any, other: Any, target: Any, label_count: int
 ) -> Any:
     """target = r*(m1 + other) - m1 with m1 = msg(source).
@@ -75,13 +75,13 @@ def split(
     """
     never_inline()
     jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
+    here, after = load_lanes(source, label_count), load_lanes(source, 0)
     lowest = here
     for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
+        before, here, after = here, after, load_lanes(source, k + 1)
         m1 = _msg(before, here, after, edge, jump)
-        value = r * fused_sum(m1, load(other, k), edge.one) - m1
-        store(target, k, value)
+        value = r * fused_sum(m1, load_lanes(other, k), edge.one) - m1
+        store_lanes(target, k, value)
         lowest = lower(lowest, value)
     return lowest
 
@@ -93,14 +93,14 @@ def reply(
     """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
     never_inline()
     jump = edge.p2 + low
-    here, after = load(source, label_count), load(source, 0)
+    here, after = load_lanes(source, label_count), load_lanes(source, 0)
     lowest = lowest_negated = here
     for k in range(label_count):
-        before, here, after = here, after, load(source, k + 1)
+        before, here, after = here, after, load_lanes(source, k + 1)
         m = _msg(before, here, after, edge, jump)
-        value = fused_sum(m, load(base, k), edge.one)
-        store(target, k, value)
-        store(negated, k, -m)
+        value = fused_sum(m, load_lanes(base, k), edge.one)
+        store_lanes(target, k, value)
+        store_lanes(negated, k, -m)
         lowest = lower(lowest, value)
         lowest_negated = lower(lowest_negated, -m)
     return lowest, lowest_negated
