@@ -1,7 +1,7 @@
 """The engine where `atheris` is installed: libFuzzer, guided by the edges of our bytecode.
 
-It also sees what our code compares numbers and texts with, and tries those.  Half of the inputs come
-from `mutate.py`, which knows text formats, and checksums are put right, since no search finds them.
+It also sees what our code compares numbers and texts with, and tries those.  Half of the inputs
+come from `mutate.py`, which knows text formats, and checksums are put right: no search finds them.
 """
 
 from __future__ import annotations
