@@ -45,7 +45,7 @@ sensor.
 
 **Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
 (`-` reads standard input where that is said). An image, a map or a mask whose header states more
-than 100 million pixels is refused before it is decoded; `hstereo infer --max-pixels` allows more.
+than 100 million pixels is refused before it is decoded; `--max-pixels` allows more.
 
 **Disparity maps.** The suffix picks the format, for reading and for writing:
 

@@ -20,7 +20,7 @@ from support.commands import assert_one_sentence, run
 
 from hybridstereo import cli as cli_module
 from hybridstereo.cli import cli
-from hybridstereo.io.disparity import read_disparity
+from hybridstereo.io.disparity import read_disparity, write_disparity
 from hybridstereo.kernels.cuda.cudalib import probe
 
 
@@ -440,12 +440,36 @@ def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_max_pixels(capsys, pair, tmp_path):
-    pixels = 24 * 40
-    refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
-    assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
-    options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
-    assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0
+@pytest.mark.parametrize(
+    "command",
+    [
+        "infer left.png right.png",
+        "infer left.png --volume costs.npy",
+        "check left.png right.png",
+        "rectify left.png right.png -o new",
+        "eval truth.pfm truth.pfm",
+        "eval csv --root pairs.csv --model census",
+        "eval --gt maps --pred maps",
+        "train csv --root pairs.csv --val-fraction 0 --steps 1 --stage unary",
+    ],
+)
+def test_max_pixels(capsys, pair, tmp_path, monkeypatch, command):
+    """The option reaches every reader, also those that data sets call in threads of their own."""
+    monkeypatch.chdir(tmp_path)
+    truth = np.full((24, 40), 3, np.float32)
+    for path in (Path("truth.pfm"), Path("maps/truth.pfm")):
+        path.parent.mkdir(exist_ok=True)
+        write_disparity(path, truth)
+    np.save("costs.npy", np.zeros((24, 40, 4), np.float32))
+    Path("pairs.csv").write_text("left.png,right.png,truth.pfm\n")
+    code, out, err = run(capsys, *command.split(), "--max-pixels", 24 * 40 - 1)
+    assert code in (1, 3)
+    assert "states 40x24 pixels, more than the 959 that are read" in out + err
+    assert "allow more with --max-pixels" in out + err
+    assert not list(tmp_path.glob("*_disparity*"))
+    if "train" not in command:
+        code, out, err = run(capsys, *command.split(), "--max-pixels", 24 * 40)
+        assert "that are read" not in out + err
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
