@@ -186,3 +186,23 @@ def test_correlation_beyond_32_bit_indices(rng):
     assert volume.size > 2**31
     expected = cpu.correlation_forward(left[-3:], right[-3:], np.arange(256.0))
     np.testing.assert_array_equal(volume[-3:], expected)
+
+
+@pytest.mark.large
+def test_dual_mm_beyond_32_bit_indices(rng):
+    """Rows and columns of a whole volume, of which only the result, 9.1 GB, takes memory.
+
+    The last three rows hang on no others, so that they are solved like a small problem.
+    """
+    cpu = kernels.select("cpu")
+    height, width, labels = 8704, 1024, 256
+    f = untouched((height, width, labels))
+    assert f.size > 2**31
+    f[-3:] = -rng.random((3, width, labels)).astype(np.float32)
+    wx, wy = rng.uniform(0.1, 1, (2, height, width)).astype(np.float32)
+    wy[-4] = 0
+    minorant, bounds = cpu.dual_mm(f, wx, wy, 0.1, 0.4, 1)
+    expected, small_bounds = cpu.dual_mm(f[-3:], wx[-3:], wy[-3:], 0.1, 0.4, 1)
+    np.testing.assert_array_equal(minorant[-3:], expected)
+    assert not minorant[:-3].any()
+    np.testing.assert_allclose(bounds, small_bounds)

@@ -52,7 +52,7 @@ than 100 million pixels is refused before it is decoded; `--max-pixels` allows m
 | suffix | contents | invalid pixels |
 | --- | --- | --- |
 | `.pfm` | little-endian float32, rows from the bottom up | `inf` |
-| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off | 0 |
+| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off, at least 1 | 0 |
 | `.npy` | NumPy float32 (H, W) | `inf` |
 | `.tif`, `.tiff` | float32, one channel | `inf` |
 
