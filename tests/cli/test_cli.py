@@ -341,6 +341,18 @@ def test_messages_that_cannot_be_written(command, code, tmp_path):
     assert done.returncode == code
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_messages_that_cannot_be_written_stop_no_work(pair, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "map.pfm"
+    output.touch()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        code, out, _ = run(capsys, "infer", *pair, "--model", "census", "-o", output)
+        assert sys.stderr is full
+    assert (code, out) == (0, f"{output}\n")
+    assert read_disparity(output).shape == (24, 40)
+
+
 def test_a_failure_that_nobody_explained_is_a_sentence(capsys, pair, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(5, "Input/output error", "disk.img")
