@@ -16,30 +16,36 @@ from pathlib import Path
 
 _LEAST = 2.0
 """Seconds that are worth another start after an input has ended the process."""
-_START = 120
-"""Seconds that a process may take beyond its campaign, to start and to end."""
+_START = 600
+"""Seconds that a process may take beyond its campaign, to start and to end on a busy machine."""
 _ENGINES = ("libfuzzer", "python")
 _REACHED = re.compile(r"\bcov: (\d+)")
 """How libFuzzer says how much it has reached."""
 _FROM_MEMORY = Path("/dev/shm")
 
 
-def _run(options: argparse.Namespace, name: str, seconds: float, seed: int) -> tuple[int, str]:
-    """Run a target in a process of its own; returns its exit code and what it wrote to stderr."""
+def _run(options: argparse.Namespace, name: str, seconds: float, seed: int) -> tuple[str, str]:
+    """Run a target in a process of its own; returns how it ended and what it wrote to stderr.
+
+    How it ended is empty if all is well.
+    """
     own = [sys.executable, "-m", "tests.fuzz", "--alone", "--engine", options.engine]
     given = ["--seconds", str(seconds), "--seed", str(seed), "--folder", str(options.folder), name]
     memory = _FROM_MEMORY if _FROM_MEMORY.is_dir() else None
     # Its files lie in here, so that nothing is left of a process that an input has ended.
     with tempfile.TemporaryDirectory(prefix="hstereo-fuzz-", dir=memory) as scratch:
-        done = subprocess.run(
-            [*own, *given],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds + _START,
-            env=os.environ | {"TMPDIR": scratch},
-        )
-    return done.returncode, done.stderr
+        try:
+            done = subprocess.run(
+                [*own, *given],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds + _START,
+                env=os.environ | {"TMPDIR": scratch},
+            )
+        except subprocess.TimeoutExpired:
+            return "the process did not end", ""
+    return f"the process ended with {done.returncode}" if done.returncode else "", done.stderr
 
 
 def _campaign(options: argparse.Namespace, name: str) -> dict:
@@ -53,7 +59,7 @@ def _campaign(options: argparse.Namespace, name: str) -> dict:
     while (rest := end - time.monotonic()) > _LEAST or attempt == 0:
         tally_file = options.folder / f"{name}.json"
         tally_file.unlink(missing_ok=True)
-        code, said = _run(options, name, rest, options.seed + attempt)
+        ended, said = _run(options, name, rest, options.seed + attempt)
         attempt += 1
         if tally_file.exists():
             tally = json.loads(tally_file.read_text())
@@ -62,14 +68,14 @@ def _campaign(options: argparse.Namespace, name: str) -> dict:
             reached = [tally["reached"], *map(int, _REACHED.findall(said))]
             total["reached"] = max(total["reached"], *reached)
             total["findings"] |= tally["findings"]
-        if code == 0:
+        if not ended:
             break
         kept = f"{name}-ended-{attempt}"
         tried = options.folder / f"{name}.input"
         if tried.exists():
             tried.rename(options.folder / kept)
         (options.folder / f"{kept}.txt").write_text(said)
-        total["findings"][f"the process ended with {code}"] = kept
+        total["findings"][ended] = kept
         if attempt > 20:
             break
     return total
