@@ -300,7 +300,7 @@ _ENCODERS: dict[str, Callable[[NDArray[np.float32], str], bytes]] = {
 MAP_SUFFIXES = tuple(_ENCODERS)
 """The suffixes of disparity maps, each of which names a format."""
 
-_DECODERS: dict[str, Callable[[bytes, str, int], Pixels]] = {
+_DECODERS: dict[str, Callable[[bytes, str, int | None], Pixels]] = {
     ".pfm": _decode_pfm,
     ".png": _decode_png,
     ".npy": _decode_npy,
