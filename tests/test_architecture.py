@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -105,14 +106,15 @@ def imported_names(tree: ast.AST, module: str) -> set[str]:
     return names
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_by_file() -> Iterator[tuple[Path, str, set[str]]]:
-    for path in python_files():
-        module = module_of(path)
-        yield path, module, imported_names(parsed(path), module)
+@cache
+def imports_by_file() -> list[tuple[Path, str, set[str]]]:
+    files = [(path, module_of(path)) for path in python_files()]
+    return [(path, module, imported_names(parsed(path), module)) for path, module in files]
 
 
 def level_of(layers: tuple[set[str], ...]) -> dict[str, int]:

@@ -8,7 +8,8 @@ help of the commands shows these numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -73,6 +74,39 @@ MAX_PIXELS = 100_000_000
 
 PIXELS = Limits(1, 2**31 - 1, whole=True)
 """What a caller may allow: OpenCV addresses no more."""
+
+_allowed_pixels = MAX_PIXELS
+
+
+def pixel_limit(asked: int | None = None) -> int:
+    """How many pixels a reader takes: ``asked``, or what `allow_pixels` has set if that is None."""
+    if asked is not None:
+        PIXELS.check(asked, "`max_pixels` is")
+    return _allowed_pixels if asked is None else asked
+
+
+@contextmanager
+def allow_pixels(most: int) -> Iterator[None]:
+    """Set what all readers of images, maps and masks take by default, until the block ends.
+
+    It holds for the whole process: data sets are read by threads of their own, long after they
+    were opened.
+
+    Examples
+    --------
+    >>> with allow_pixels(200_000_000):
+    ...     pixel_limit()
+    200000000
+    >>> pixel_limit()
+    100000000
+    """
+    global _allowed_pixels
+    before, _allowed_pixels = _allowed_pixels, pixel_limit(most)
+    try:
+        yield
+    finally:
+        _allowed_pixels = before
+
 
 SIDE = Limits(1, 65536, whole=True)
 """Rows or columns that are asked for."""

@@ -13,7 +13,6 @@ from .io.calib import calibration_text
 from .io.camera_files import read_cameras
 from .io.pixels import check_same_size
 from .io.stored_images import StoredImage, read_stored_image
-from .limits import MAX_PIXELS
 from .rectification import Rectification, corrected, estimate
 from .remapping import Remapping, plan_remapping
 
@@ -103,7 +102,7 @@ def rectify_files(
     cameras: tuple[int, int] | None = None,
     alpha: float | None = None,
     unit: str | None = None,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
 ) -> RectifiedFiles:
     """Write a pair with rows that agree.
 
@@ -130,7 +129,7 @@ def rectify_files(
         Of lengths in the calibration, one of `UNITS`; None: what the format says, metres for KITTI
         and ROS, and otherwise millimetres.
     max_pixels
-        An image whose header states more is refused, and not decoded.
+        An image whose header states more is refused, and not decoded; None: as the readers.
 
     Raises
     ------

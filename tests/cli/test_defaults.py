@@ -131,6 +131,8 @@ def problems(command: click.Command, receivers: list[Any], untied: set[str]) -> 
     lines = []
     for option in options_of(command):
         name = str(option.name)
+        if not option.expose_value:  # the command does not get it, so it passes nothing on
+            continue
         if name in untied:
             if name in there and here[name] == there[name]:
                 lines.append(f"{name} is tied: it needs no exception")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def attempt(run: Callable[[bytes], Any], data: bytes) -> str | None:
 def scratch() -> Path:
     """A folder for the inputs, in memory where there is such a file system."""
     memory = Path("/dev/shm")
-    parent = memory if memory.is_dir() else None
+    parent = memory if memory.is_dir() and "TMPDIR" not in os.environ else None
     keeper = tempfile.TemporaryDirectory(prefix="hstereo-fuzz-", dir=parent)
     _KEPT.append(keeper)
     return Path(keeper.name)

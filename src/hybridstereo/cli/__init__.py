@@ -6,10 +6,9 @@ and an exit code.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -17,6 +16,7 @@ from .. import __version__
 from ..errors import StereoError
 from . import bench, cache, check, convert, evaluate, infer, info, rectify, synth, train
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
+from .streams import messages_may_fail, settle
 from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
@@ -83,9 +83,10 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
-    code = _run(arguments)
-    _settle(sys.stdout)
-    _settle(sys.stderr)
+    with messages_may_fail():
+        code = _run(arguments)
+    settle(sys.stdout)
+    settle(sys.stderr)
     sys.exit(code)
 
 
@@ -116,13 +117,3 @@ def _explain(error: OSError) -> str:
         return f"{error.filename}: {reason}."
     # Standard output has no name; other files are written by those who know theirs.
     return f"The output cannot be written: {reason}."
-
-
-def _settle(stream: TextIO | None) -> None:
-    """Let go of what a stream cannot write: Python would try again, and complain, at exit."""
-    if stream is None:
-        return
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

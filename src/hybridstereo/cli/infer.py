@@ -189,7 +189,6 @@ def infer(
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
-    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -246,7 +245,7 @@ def infer(
         clock = StageClock(show)
         if volume is None:
             show("reading")
-            pair = read_pair(left, str(right), max_pixels)
+            pair = read_pair(left, str(right))
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
@@ -268,7 +267,7 @@ def infer(
             )
         else:
             show("reading")
-            image = read_image(left, max_pixels)
+            image = read_image(left)
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from ..limits import DISPARITY, ITERATIONS, LABELS, MAX_PIXELS, PIXELS, THREADS, Limits
+from ..limits import (
+    DISPARITY,
+    ITERATIONS,
+    LABELS,
+    MAX_PIXELS,
+    PIXELS,
+    THREADS,
+    Limits,
+    allow_pixels,
+)
 
 
 class FiniteRange(click.FloatRange):
@@ -138,13 +147,23 @@ iterations_option = click.option(
     metavar="N",
     help="Iterations of the CRF solver.  [default: the model's, usually 5]",
 )
+
+
+def _allow_pixels(context: click.Context, option: click.Parameter, most: int) -> None:
+    context.with_resource(allow_pixels(most))
+
+
 max_pixels_option = click.option(
     "--max-pixels",
     type=number_type(PIXELS),
     default=MAX_PIXELS,
     metavar="N",
+    # For all readers, until the command ends; the command itself need not pass it on.
+    expose_value=False,
+    callback=_allow_pixels,
     help="Refuse an image whose header states more, before it is decoded.",
 )
+"""Belongs to every command that reads images, maps or masks."""
 refine_option = click.option(
     "--refine/--no-refine",
     default=None,
