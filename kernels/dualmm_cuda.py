@@ -99,7 +99,8 @@ def carry_into(costs: Any, f: Any, minorant: Any, share: float) -> None:
     """Make working costs a start for another problem, as `dualmm_cpu.carry_into`."""
     launch(
         _carry_kernel(str(costs.dtype)), blocks_for(costs.size, _THREADS), _THREADS,
-        costs.reshape(-1), cudalib.to_device(f).reshape(-1), minorant.reshape(-1), share, costs.size,
+        costs.reshape(-1), cudalib.to_device(f).reshape(-1), minorant.reshape(-1), share,
+        costs.size,
     )  # fmt: skip
 
 
