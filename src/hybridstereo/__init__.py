@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .labels import LabelRange
     from .models.zoo import load_model
     from .result import StereoResult
+    from .sequence import StereoSequence
     from .stereo import Stereo
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ __all__ = [
     "Stereo",
     "StereoError",
     "StereoResult",
+    "StereoSequence",
     "__version__",
     "load_model",
     "read_disparity",
@@ -42,6 +44,7 @@ _HOME = {
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",
+    "StereoSequence": "sequence",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",
