@@ -44,7 +44,8 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"evaluation", "bench"},
+    {"sequence"},
+    {"evaluation", "bench", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
     {"__main__", "__init__"},

@@ -87,7 +87,9 @@ def warm(arguments: argparse.Namespace) -> None:
         for count in ITERATIONS:
             cold, hot = (np.mean(sums[count, x], axis=0) for x in (False, True))
             row = [f"{noise:g}", f"{motion:g}", str(count)]
-            row += [f"{x:.3f}" if i < 1 else f"{x:.2f}" for i in range(3) for x in (cold[i], hot[i])]
+            row += [
+                f"{x:.3f}" if i < 1 else f"{x:.2f}" for i in range(3) for x in (cold[i], hot[i])
+            ]
             rows.append(row)
             print(*row, flush=True)
     head = ["noise", "motion", "iterations", "bound, cold", "warm", "energy, cold", "warm"]

@@ -20,8 +20,8 @@ from .stereo import Stereo
 
 RangeMode = Literal["fixed", "tracked"]
 
-# The mean change of the left view, of 1, from which on the dual variables of the frame before are of
-# no use; set on generated sequences (tools/stream_figures.py).
+# The mean change of the left view, of 1, from which on the dual variables of the frame before are
+# of no use; set on generated sequences (tools/stream_figures.py).
 _UNRELATED = 0.03
 _SAMPLED = 4  # every so many rows and columns are compared
 # What a map shows: its outermost disparities but for this share, and room for motion around them.

@@ -15,7 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import StereoError
-from . import bench, cache, check, convert, evaluate, infer, info, rectify, synth, train
+from . import bench, cache, check, convert, evaluate, infer, info, rectify, stream, synth, train
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .text import with_flags
 
@@ -68,6 +68,7 @@ def cli() -> None:
 
 for _command in (
     infer.infer,
+    stream.stream,
     check.check,
     rectify.rectify,
     convert.convert,
