@@ -28,7 +28,7 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "display"},
     {"rectified_files"},
     {
         "features",
@@ -44,7 +44,7 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"sequence"},
+    {"sequence", "opencv_matcher"},
     {"evaluation", "bench", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},

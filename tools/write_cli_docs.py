@@ -39,7 +39,7 @@ same program.
 front of infinity, are in pixels of the input, and are never scaled by 16. Both images must be
 rectified: corresponding points lie on the same row.
 
-**Images.** PNG, JPEG, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey, RGB or
+**Images.** PNG, JPEG, WebP, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey, RGB or
 RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of the
 sensor.
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .io.images import read_pair
     from .labels import LabelRange
     from .models.zoo import load_model
+    from .opencv_matcher import OpenCVMatcher
     from .result import StereoResult
     from .sequence import StereoSequence
     from .stereo import Stereo
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "LabelRange",
+    "OpenCVMatcher",
     "Stereo",
     "StereoError",
     "StereoResult",
@@ -41,6 +43,7 @@ __all__ = [
 
 _HOME = {
     "LabelRange": "labels",
+    "OpenCVMatcher": "opencv_matcher",
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",

@@ -71,7 +71,7 @@ def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixel
     if file_format is None:
         raise InputError(
             f"{name} is not an image that can be read",
-            hint="Use PNG, JPEG, TIFF, BMP, PPM or PGM",
+            hint="Use PNG, JPEG, WebP, TIFF, BMP, PPM or PGM",
         )
     PIXELS.check(max_pixels, "`max_pixels` is")
     damaged = InputError(
@@ -142,8 +142,8 @@ def read_image(source: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.f
     Parameters
     ----------
     source
-        A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit, grey,
-        alpha and floating-point pixels are treated.
+        A path or ``-``; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit,
+        grey, alpha and floating-point pixels are treated.
     max_pixels
         An image whose header states more is refused, and not decoded.
 

@@ -25,7 +25,7 @@ Ending = Literal["end", "limit", "closed", "interrupted", "damaged"]
 """Why a stream ended: its last frame, the number of frames asked for, a closed window, Ctrl-C, or a
 frame that could not be read."""
 
-_READ_AHEAD = 2  # frames that wait while one is matched
+_READ_AHEAD = 1  # frames that wait while one is matched
 _RECENT = 20  # frames over which the rate that is shown is taken
 
 
