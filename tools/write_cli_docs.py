@@ -39,9 +39,9 @@ same program.
 front of infinity, are in pixels of the input, and are never scaled by 16. Both images must be
 rectified: corresponding points lie on the same row.
 
-**Images.** PNG, JPEG, WebP, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey, RGB or
-RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of the
-sensor.
+**Images.** PNG, JPEG, WebP, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey,
+RGB or RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of
+the sensor.
 
 **Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
 (`-` reads standard input where that is said). An image, a map or a mask whose header states more

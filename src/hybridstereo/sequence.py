@@ -19,6 +19,7 @@ from .result import RangeOrigin, StereoResult
 from .stereo import Stereo
 
 RangeMode = Literal["fixed", "tracked"]
+RANGE_MODES: tuple[RangeMode, ...] = get_args(RangeMode)
 
 # The mean change of the left view, of 1, from which on the dual variables of the frame before are
 # of no use; set on generated sequences (tools/stream_figures.py).
@@ -74,7 +75,7 @@ class StereoSequence:
         warm_start: bool = False,
         **options: Any,
     ) -> None:
-        if range_mode not in get_args(RangeMode):
+        if range_mode not in RANGE_MODES:
             raise InputError(f"There is no range '{range_mode}'", "Use fixed or tracked")
         if range_mode == "tracked" and options.get("disparities") not in (None, "auto"):
             raise InputError(
@@ -172,4 +173,4 @@ def _nearly(labels: LabelRange, shown: LabelRange) -> bool:
     return cast(bool, 0 <= below <= slack and 0 <= above <= slack)
 
 
-__all__ = ["RangeMode", "StereoSequence", "shown_range"]
+__all__ = ["RANGE_MODES", "RangeMode", "StereoSequence", "shown_range"]

@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ _APPLICATION, _FILE = "hybridstereo", "config.toml"
 
 
 @dataclass(frozen=True)
-class Setting:
+class SetDefault:
     """A default that somebody set.
 
     Attributes
@@ -62,7 +63,7 @@ class Settings:
 
     file: Path | None
     is_there: bool
-    of: dict[str, dict[str, Setting]]
+    of: dict[str, dict[str, SetDefault]]
     unknown: list[str]
 
     def default_map(self) -> dict[str, dict[str, Any]]:
@@ -121,7 +122,7 @@ def load_settings(
             for name, option, is_specific in _targets(variable, commands):
                 if is_specific == specific:
                     value = _from_text(environment[variable], option)
-                    found[name][str(option.name)] = Setting(value, variable)
+                    found[name][str(option.name)] = SetDefault(value, variable)
     return Settings(path, is_there, found, unknown)
 
 
@@ -173,6 +174,9 @@ def _read_toml(path: Path) -> dict[str, Any]:
     else:
         import tomli as tomllib
 
+    with suppress(OSError):
+        if path.stat().st_size == 0:  # as good as none
+            return {}
     try:
         return tomllib.loads(read_file(path, _MOST_BYTES).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -181,7 +185,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _of_file(
     contents: dict[str, Any], name: str, command: click.Command, path: Path | None
-) -> dict[str, Setting]:
+) -> dict[str, SetDefault]:
     """What the file sets for a command: the keys at its top, then those of the command's table."""
     table = contents.get(name, {})
     found = {}
@@ -190,7 +194,7 @@ def _of_file(
         for where, place in ((contents, f"{path}: {key}"), (table, f"{path}: {name}.{key}")):
             spelled = next((x for x in (key, key.replace("_", "-")) if x in where), None)
             if spelled is not None and not isinstance(where[spelled], dict):
-                found[str(option.name)] = Setting(_plain(where[spelled], place), place)
+                found[str(option.name)] = SetDefault(_plain(where[spelled], place), place)
     return found
 
 

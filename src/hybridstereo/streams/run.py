@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import StereoError
 from ..labels import LabelRange
 from ..result import StereoResult
-from .sinks import DEFAULT_RATE, Sink, StopStreamError
+from .sinks import DEFAULT_RATE, MapSink, StopStreamError
 
 Ending = Literal["end", "limit", "closed", "interrupted", "damaged"]
 """Why a stream ended: its last frame, the number of frames asked for, a closed window, Ctrl-C, or a
@@ -120,7 +120,7 @@ class _Frame:
     read_at: float
 
 
-class _Reader(threading.Thread):
+class _FrameReader(threading.Thread):
     """Reads frames ahead, or keeps only the newest one."""
 
     def __init__(self, source: Pairs, drop: bool) -> None:
@@ -191,7 +191,7 @@ class _Reader(threading.Thread):
 def run_stream(
     source: Pairs,
     matcher: Matcher,
-    sinks: Sequence[Sink],
+    sinks: Sequence[MapSink],
     *,
     drop: bool = False,
     limit: int | None = None,
@@ -221,7 +221,7 @@ def run_stream(
         If the first frame cannot be read, or a frame cannot be matched or written.
     """
     summary = StreamSummary()
-    reader = _Reader(source, drop)
+    reader = _FrameReader(source, drop)
     reader.start()
     try:
         _match_all(reader, matcher, sinks, summary, limit, on_frame)
@@ -239,9 +239,9 @@ def run_stream(
 
 
 def _match_all(
-    reader: _Reader,
+    reader: _FrameReader,
     matcher: Matcher,
-    sinks: Sequence[Sink],
+    sinks: Sequence[MapSink],
     summary: StreamSummary,
     limit: int | None,
     on_frame: Callable[[FrameReport], None] | None,
@@ -280,7 +280,7 @@ def _match_all(
             return
 
 
-def _finish(sinks: Sequence[Sink]) -> None:
+def _finish(sinks: Sequence[MapSink]) -> None:
     """Complete all sinks, also if one of them fails; the first failure is raised."""
     failure: StereoError | None = None
     for sink in sinks:

@@ -26,7 +26,7 @@ _COUNTER = re.compile(r"%0?\d*d")
 _QUIT = {ord("q"), 27}  # keys that end a stream; 27 is Esc
 
 
-class Sink(Protocol):
+class MapSink(Protocol):
     """Takes the maps of a stream one after the other."""
 
     def write(self, number: int, disparity: np.ndarray) -> None:
@@ -216,7 +216,7 @@ class Window:
             self._is_open = False
 
 
-def open_sink(target: str, rate: float | None, colors: Colors, raw: BinaryIO) -> Sink:
+def open_sink(target: str, rate: float | None, colors: Colors, raw: BinaryIO) -> MapSink:
     """The sink that a name stands for: ``-``, a video, or a folder or pattern of maps.
 
     Parameters
