@@ -209,10 +209,9 @@ def stream(
     click.echo(f"hstereo: {_summary_text(summary)}", err=True)
     if as_json:
         click.echo(json.dumps(_report(summary, stereo, model, outputs, follower.size)))
-    else:
+    elif "-" not in outputs:  # else the frames are on standard output
         for path in outputs:
-            if path != "-":
-                click.echo(path)
+            click.echo(path)
     codes = {"damaged": EXIT_INCOMPLETE, "interrupted": EXIT_INTERRUPTED}
     click.get_current_context().exit(codes.get(summary.ending, 0))
 
