@@ -24,7 +24,7 @@ WITH_JSON = {
 CPU = ["--device", "cpu"]
 LABELS = ["--disparities", str(DISPARITIES)]
 CALLS = {
-    "infer": ["left.png", "right.png", "--model", "census", "--rectify", "-o", "map.pfm", *CPU],
+    "infer": ["left.png", "right.png", "--rectify", "-o", "map.pfm", *CPU],
     "infer --no-check": [
         "left.png",
         "right.png",
@@ -36,7 +36,7 @@ CALLS = {
         *LABELS,
         *CPU,
     ],
-    "stream": ["left.png", "right.png", "--model", "census", "-o", "maps/", *LABELS, *CPU],
+    "stream": ["left.png", "right.png", "-o", "maps/", *LABELS, *CPU],
     "check": ["left.png", "left.png", *CPU],
     "eval": ["truth.pfm", "truth.pfm"],
     "eval with baseline": [
@@ -92,6 +92,7 @@ def test_the_schema_is_one_and_knows_every_command():
 def test_what_is_printed_fits(call, folder, monkeypatch):
     """A key that is not there fails: then output.schema.json is to say what it means."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HSTEREO_MODEL", "census")
     name = call.split()[0]
     result = CliRunner().invoke(cli, [name, *CALLS[call], "--json"])
     assert result.exit_code == 0, result.output
