@@ -7,7 +7,7 @@ Dual_MM can start from the dual variables that it left (docs/streams.md says wha
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -170,7 +170,7 @@ def _nearly(labels: LabelRange, shown: LabelRange) -> bool:
     """Whether labels cover what is shown, and not much more: then they need not change."""
     slack = 2 * _GRID
     below, above = shown.minimum - labels.minimum, labels.maximum - shown.maximum
-    return cast(bool, 0 <= below <= slack and 0 <= above <= slack)
+    return 0 <= below <= slack and 0 <= above <= slack
 
 
 __all__ = ["RANGE_MODES", "RangeMode", "StereoSequence", "shown_range"]

@@ -92,7 +92,7 @@ class ColorVideo:
         picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
         if self._writer is None:
             self._temporary = self._stack.enter_context(atomic_write(self.path))
-            codec = cv2.VideoWriter_fourcc(*VIDEO_CODECS[Path(self.path).suffix.lower()])
+            codec = cv2.VideoWriter.fourcc(*VIDEO_CODECS[Path(self.path).suffix.lower()])
             size = picture.shape[1], picture.shape[0]
             self._writer = cv2.VideoWriter(str(self._temporary), codec, self._rate, size)
             if not self._writer.isOpened():
