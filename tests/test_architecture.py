@@ -29,7 +29,7 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "display"},
     {"rectified_files"},
     {
         "features",
@@ -45,7 +45,8 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"evaluation", "bench"},
+    {"sequence", "opencv_matcher"},
+    {"evaluation", "bench", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
     {"__main__", "__init__"},

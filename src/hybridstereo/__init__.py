@@ -20,16 +20,20 @@ if TYPE_CHECKING:
     from .io.images import read_pair
     from .labels import LabelRange
     from .models.zoo import load_model
+    from .opencv_matcher import OpenCVMatcher
     from .result import StereoResult
+    from .sequence import StereoSequence
     from .stereo import Stereo
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LabelRange",
+    "OpenCVMatcher",
     "Stereo",
     "StereoError",
     "StereoResult",
+    "StereoSequence",
     "__version__",
     "load_model",
     "read_disparity",
@@ -39,9 +43,11 @@ __all__ = [
 
 _HOME = {
     "LabelRange": "labels",
+    "OpenCVMatcher": "opencv_matcher",
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",
+    "StereoSequence": "sequence",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",

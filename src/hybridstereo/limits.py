@@ -131,6 +131,9 @@ SHARE = Limits(0, 1)
 CAMERA_NUMBER = Limits(0, 9, whole=True)
 """Of the cameras of one calibration."""
 
+RATE = Limits(0, 1000, above=True)
+"""Frames per second."""
+
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""
 REPEATS = Limits(1, 1000, whole=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -64,6 +65,24 @@ class StereoResult:
         height, width = self.disparity.shape
         labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
         return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
+
+    def _repr_png_(self) -> bytes:
+        """The map in colours with a scale, as IPython and Jupyter show a result."""
+        from .display import png_with_scale
+
+        return png_with_scale(self.disparity)
+
+    def _repr_html_(self) -> str:
+        """The same picture with a line about the result below it."""
+        picture = b64encode(self._repr_png_()).decode("ascii")
+        height, width = self.disparity.shape
+        labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
+        seconds = f", {sum(self.seconds.values()):.2f} s" if self.seconds else ""
+        return (
+            f'<figure style="margin:0"><img src="data:image/png;base64,{picture}" alt="disparity'
+            f' map"><figcaption>{width}x{height} pixels, disparities {labels} px{seconds}'
+            "</figcaption></figure>"
+        )
 
     @property
     def at_range_ends(self) -> float:

@@ -23,6 +23,13 @@ RECEIVERS = {
         "hybridstereo.stereo:Stereo",
         "hybridstereo.io.images:read_image",
     ],
+    "stream": [
+        "hybridstereo.sequence:StereoSequence",
+        "hybridstereo.streams.run:run_stream",
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
+    ],
     "rectify": ["hybridstereo.rectified_files:rectify_files"],
     "check": ["hybridstereo.stereo:Stereo", "hybridstereo.io.images:read_image"],
     "convert": ["hybridstereo.models.convert:convert"],
@@ -35,6 +42,8 @@ RECEIVERS = {
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
     "cache": [],
+    "config": [],
+    "completion": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -54,6 +63,19 @@ UNTIED = {
     ("infer", "save_volume"): "what to write afterwards",
     ("infer", "save_volume_crf"): "what to write afterwards",
     ("infer", "as_json"): "how to print",
+    ("stream", "outputs"): "sinks",
+    ("stream", "show"): "a sink",
+    ("stream", "layout"): "None tells no flag from one; the library says 'two'",
+    ("stream", "frames"): "the limit of run_stream",
+    ("stream", "fps"): "the rate of the source and of a video",
+    ("stream", "color_range"): "the span of streams.sinks.Colors",
+    ("stream", "model"): "the small one: a stream is to be fast",
+    ("stream", "disparities"): "auto, which is what the library does where no data set speaks",
+    ("stream", "scale"): "a fraction here, its denominator in Stereo.match",
+    ("stream", "max_memory"): "of Stereo.match alone",
+    ("stream", "as_json"): "how to print",
+    ("config", "everything"): "what to print",
+    ("config", "as_json"): "how to print",
     ("rectify", "output"): "required",
     ("rectify", "as_json"): "how to print",
     ("check", "as_json"): "how to print",
@@ -84,6 +106,8 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
+    ("stream", "method"): "hybridstereo.model:METHODS",
+    ("stream", "range_mode"): "hybridstereo.sequence:RANGE_MODES",
     ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
@@ -98,6 +122,7 @@ UNTIED_CHOICES = {
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
     ("infer", "scale"): "fractions of the scales in stereo.SCALES",
+    ("stream", "scale"): "fractions of the scales in stereo.SCALES",
 }
 
 

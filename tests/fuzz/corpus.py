@@ -49,6 +49,8 @@ def images() -> list[bytes]:
         encoded(".tif", pixels(np.float32, 1)),
         encoded(".tif", pixels(np.uint16)),
         encoded(".tif", pixels(), cv2.IMWRITE_TIFF_COMPRESSION, 1),
+        encoded(".webp", pixels()),
+        encoded(".webp", pixels(channels=4), cv2.IMWRITE_WEBP_QUALITY, 101),
         encoded(".bmp", pixels()),
         encoded(".bmp", pixels(channels=1)),
         encoded(".ppm", pixels()),

@@ -198,7 +198,7 @@ def infer(
 
     Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
     standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
-    colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
+    colour; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM.
 
     The names of the written files go to standard output, everything else to standard error.
     """
