@@ -44,7 +44,7 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"evaluation", "bench"},
+    {"evaluation", "bench", "batch"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
     {"__main__", "__init__"},

@@ -15,6 +15,7 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
+from .infer_pairs import many_pairs
 from .infer_report import infer_report, tell_range
 from .options import (
     ByteCount,
@@ -48,7 +49,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
-@click.argument("left")
+@click.argument("left", required=False)
 @click.argument("right", required=False)
 @click.option(
     "-o",
@@ -163,6 +164,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@many_pairs
 @max_pixels_option
 @device_option
 @threads_option
@@ -170,7 +172,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory.",
+    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory; for many "
+    "pairs one line for each.",
 )
 def infer(
     left: str,
@@ -200,6 +203,10 @@ def infer(
     Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
     standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
     colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
+
+    With --out-dir, many pairs: LEFT and RIGHT are two folders, or two patterns in quotes
+    ('left/*.png' 'right/*.png'), or --pairs says where the pairs are. A pair that fails is
+    reported, the others go on, and the exit code is 3.
 
     The names of the written files go to standard output, everything else to standard error.
     """

@@ -1,0 +1,228 @@
+"""What is done with one pair of many: read, match, write, and a record of how it went.
+
+`process_pair` does all of it in one go, in whatever process it is called; its arguments but the
+model, and the record that it returns, can be pickled.  `hybridstereo.batch.run` does the same in
+three steps, of which the first and the last run beside the second one of another pair.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import InputError, OutputError, StereoError
+from ..io.atomic import check_distinct, create_folder, sweep_leftovers
+from ..io.images import read_pair
+from ..limits import MAX_PIXELS
+from ..options import MatchOptions
+from ..pair_check import Finding
+from ..result import StereoResult
+from ..stereo import Stereo
+from .outputs import MatchedPair, Output
+from .pairs import Pair
+
+Status = Literal["done", "skipped", "failed"]
+Keep = Callable[[Stereo, StereoResult], Any]
+"""What a caller wants to know of a result, without its arrays."""
+
+
+@dataclass(frozen=True)
+class PairWork:
+    """What is done with every pair.
+
+    Attributes
+    ----------
+    folder
+        Where the results go.
+    outputs
+        What is written there.
+    options
+        How the model is run.
+    rectify, scale, max_memory, max_pixels
+        As for `Stereo.match`.
+    check
+        Look first whether it is a rectified pair, and report what is wrong.
+    strict
+        A pair with anything wrong fails.
+    skip_existing
+        Leave out pairs whose outputs all exist.
+    keep
+        Called with each result; what it returns is kept in the record.
+    """
+
+    folder: str
+    outputs: tuple[Output, ...]
+    options: MatchOptions = field(default_factory=MatchOptions)
+    rectify: bool = False
+    scale: int = 1
+    max_memory: int | None = None
+    max_pixels: int = MAX_PIXELS
+    check: bool = True
+    strict: bool = False
+    skip_existing: bool = False
+    keep: Keep | None = None
+
+    def paths(self, pair: Pair) -> list[str]:
+        """The files that a pair gets."""
+        return [os.path.join(self.folder, output.name_for(pair)) for output in self.outputs]
+
+
+@dataclass(frozen=True)
+class PairOutcome:
+    """How it went with a pair.
+
+    Attributes
+    ----------
+    pair
+        The pair.
+    status
+        ``done``, ``skipped`` because all files were there, or ``failed``.
+    files
+        What was written, or was there, by kind.
+    error
+        Why it failed: a `StereoError`, with a message and perhaps a hint.
+    findings
+        What the check says about the pair; None if it was not checked.
+    kept
+        What the caller wanted to know of the result.
+    """
+
+    pair: Pair
+    status: Status
+    files: dict[str, list[str]] = field(default_factory=dict)
+    error: StereoError | None = None
+    findings: list[Finding] | None = None
+    kept: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    """A pair with its images, (H, W, 3) float32 RGB in [0, 1]."""
+
+    pair: Pair
+    left: np.ndarray
+    right: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class _Matched:
+    """A pair that is matched but not written yet."""
+
+    matched: MatchedPair
+    findings: list[Finding] | None
+    kept: Any
+
+
+def process_pair(stereo: Stereo, pair: Pair, work: PairWork) -> PairOutcome:
+    """Read, match and write one pair.
+
+    Parameters
+    ----------
+    stereo
+        The model.
+    pair
+        The images and the name of the results.
+    work
+        What to do.
+
+    Returns
+    -------
+    PairOutcome
+        Also if the pair cannot be used: nothing but a bug raises anything.
+    """
+    return write_pair(work, match_pair(stereo, work, load_pair(work, pair)))
+
+
+def load_pair(work: PairWork, pair: Pair) -> _Loaded | PairOutcome:
+    """Read the images; the outcome, if there is nothing left to do or they cannot be used."""
+    try:
+        paths = work.paths(pair)
+        for folder in sorted({os.path.dirname(path) for path in paths}):
+            _sweep_once(folder)
+        if work.skip_existing and all(map(os.path.isfile, paths)):
+            return PairOutcome(pair, "skipped", _by_kind(work, paths))
+        check_distinct((pair.left, pair.right), paths)
+        return _Loaded(pair, *read_pair(pair.left, pair.right, work.max_pixels))
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error)
+
+
+def match_pair(
+    stereo: Stereo, work: PairWork, loaded: _Loaded | PairOutcome
+) -> _Matched | PairOutcome:
+    """Check and match a pair; an outcome stays what it is."""
+    if isinstance(loaded, PairOutcome):
+        return loaded
+    pair, images, findings = loaded.pair, (loaded.left, loaded.right), None
+    try:
+        if work.check:
+            findings = stereo.check(*images, rectify=work.rectify)
+            if findings and work.strict:
+                problem = " ".join(finding.describe() for finding in findings)
+                raise InputError(problem.removesuffix("."))
+        result = stereo.match(
+            *images,
+            **vars(work.options),
+            rectify=work.rectify,
+            scale=work.scale,
+            max_memory=work.max_memory,
+            volumes=any(output.needs_volumes for output in work.outputs),
+        )
+        kept = None if work.keep is None else work.keep(stereo, result)
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error, findings)
+    return _Matched(MatchedPair(pair, loaded.left, result), findings, kept)
+
+
+def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
+    """Write all outputs of a pair, each complete or not at all; an outcome stays what it is."""
+    if isinstance(done, PairOutcome):
+        return done
+    pair, findings = done.matched.pair, done.findings
+    try:
+        paths = work.paths(pair)
+        for output, path in zip(work.outputs, paths, strict=True):
+            create_folder(Path(path).parent)
+            output.write(path, done.matched)
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error, findings)
+    files = _by_kind(work, paths)
+    return PairOutcome(pair, "done", files, findings=findings, kept=done.kept)
+
+
+def _by_kind(work: PairWork, paths: list[str]) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    for output, path in zip(work.outputs, paths, strict=True):
+        files.setdefault(output.kind, []).append(path)
+    return files
+
+
+def _failed(
+    pair: Pair,
+    error: StereoError | MemoryError | OSError,
+    findings: list[Finding] | None = None,
+) -> PairOutcome:
+    if isinstance(error, MemoryError):
+        error = StereoError(
+            "Not enough memory", "Use fewer `disparities`, smaller images or `max_memory`"
+        )
+    elif not isinstance(error, StereoError):
+        where = f"{error.filename}: " if error.filename else ""
+        error = OutputError(f"{where}{error.strerror or error}")
+    return PairOutcome(pair, "failed", error=error, findings=findings)
+
+
+# Folders of results that were looked through for what a killed run left; once is enough.
+_swept: set[str] = set()
+
+
+def _sweep_once(folder: str) -> None:
+    """Remove what an earlier run left half-written, also where this one writes nothing."""
+    if folder not in _swept:
+        _swept.add(folder)
+        sweep_leftovers(folder)
