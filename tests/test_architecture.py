@@ -29,7 +29,8 @@ LAYERS = (
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
     {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
-    {"rectified_files"},
+    {"rig"},
+    {"rectified_files", "depth"},
     {
         "features",
         "correlation",

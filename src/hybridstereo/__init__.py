@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .labels import LabelRange
     from .models.zoo import load_model
     from .result import StereoResult
+    from .rig import StereoRig, read_rig
     from .stereo import Stereo
 
 __version__ = "0.1.0"
@@ -30,10 +31,12 @@ __all__ = [
     "Stereo",
     "StereoError",
     "StereoResult",
+    "StereoRig",
     "__version__",
     "load_model",
     "read_disparity",
     "read_pair",
+    "read_rig",
     "write_disparity",
 ]
 
@@ -42,9 +45,11 @@ _HOME = {
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",
+    "StereoRig": "rig",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",
+    "read_rig": "rig",
     "write_disparity": "io.disparity",
 }
 

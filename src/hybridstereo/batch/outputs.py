@@ -10,10 +10,13 @@ import numpy as np
 
 from ..errors import InputError, OutputError
 from ..io.color import colorize
+from ..io.depth import check_depth_output, write_depth
 from ..io.disparity import check_output
 from ..io.images import check_image_output, write_image
+from ..io.points import check_ply_output
 from ..io.volumes import check_volume_output, write_volume
 from ..result import StereoResult
+from ..rig import StereoRig
 from .pairs import Pair
 
 NAME = "{name}"
@@ -32,11 +35,21 @@ class MatchedPair:
         Its left image, (H, W, 3) float32 RGB in [0, 1].
     result
         What matching it gave.
+    rig
+        Its cameras, if they are known.
     """
 
     pair: Pair
     left: np.ndarray
     result: StereoResult
+    rig: StereoRig | None = None
+
+    @property
+    def known_rig(self) -> StereoRig:
+        """The cameras; raises InputError if they are not known."""
+        if self.rig is None:
+            raise InputError("Depth needs the cameras", "Give `calib`, or `focal` and `baseline`")
+        return self.rig
 
 
 @dataclass(frozen=True)
@@ -86,8 +99,8 @@ class Output:
         """Refuse a path that such a file cannot be written to."""
         raise NotImplementedError
 
-    def write(self, path: str, matched: MatchedPair) -> None:
-        """Write the file of a pair."""
+    def write(self, path: str, matched: MatchedPair) -> int:
+        """Write the file of a pair; returns how many pixels it cannot hold the value of."""
         raise NotImplementedError
 
 
@@ -101,9 +114,10 @@ class DisparityFile(Output):
         """As `Output.check_path`."""
         check_output(path)
 
-    def write(self, path: str, matched: MatchedPair) -> None:
+    def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
         matched.result.save(path)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -123,10 +137,49 @@ class ColorFile(Output):
         """As `Output.check_path`."""
         check_image_output(path)
 
-    def write(self, path: str, matched: MatchedPair) -> None:
+    def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
         low, high = self.color_range or (None, None)
         write_image(path, colorize(matched.result.disparity, lo=low, hi=high))
+        return 0
+
+
+@dataclass(frozen=True)
+class DepthFile(Output):
+    """The depth map, of pairs whose cameras are known; the suffix picks the format."""
+
+    kind: ClassVar[str] = "depth"
+
+    def check_path(self, path: str) -> None:
+        """As `Output.check_path`."""
+        check_depth_output(path)
+
+    def write(self, path: str, matched: MatchedPair) -> int:
+        """As `Output.write`: 16 bits hold 65.535 m."""
+        return write_depth(path, matched.result.depth(matched.known_rig))
+
+
+@dataclass(frozen=True)
+class PointsFile(Output):
+    """The point cloud, of pairs whose cameras are known.
+
+    Attributes
+    ----------
+    max_depth
+        Points that are farther away, in metres, are left out.
+    """
+
+    max_depth: float | None = None
+    kind: ClassVar[str] = "ply"
+
+    def check_path(self, path: str) -> None:
+        """As `Output.check_path`."""
+        check_ply_output(path)
+
+    def write(self, path: str, matched: MatchedPair) -> int:
+        """As `Output.write`."""
+        matched.result.points(matched.known_rig, matched.left, self.max_depth).save(path)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -140,9 +193,9 @@ class CostsFile(Output):
         """As `Output.check_path`."""
         check_volume_output(path)
 
-    def write(self, path: str, matched: MatchedPair) -> None:
+    def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        _write_costs(path, matched.result, matched.result.costs)
+        return _write_costs(path, matched.result, matched.result.costs)
 
 
 @dataclass(frozen=True)
@@ -151,14 +204,15 @@ class MinorantFile(CostsFile):
 
     kind: ClassVar[str] = "volume_crf"
 
-    def write(self, path: str, matched: MatchedPair) -> None:
+    def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        _write_costs(path, matched.result, matched.result.minorant)
+        return _write_costs(path, matched.result, matched.result.minorant)
 
 
-def _write_costs(path: str, result: StereoResult, costs: np.ndarray | None) -> None:
+def _write_costs(path: str, result: StereoResult, costs: np.ndarray | None) -> int:
     if costs is None:
         raise InputError(
             "There are no costs after the CRF with `method=argmax`", "Use `method=crf`"
         )
     write_volume(path, costs, result.label_range.minimum, result.label_range.step)
+    return 0

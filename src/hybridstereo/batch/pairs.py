@@ -8,6 +8,7 @@ it takes.  Nothing here holds all pairs: a list of a million is read line by lin
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -18,6 +19,7 @@ from ..errors import InputError, shortened
 from .views import SUFFIXES, right_view
 
 _LONGEST_NAME = 200  # in a message
+_PLACE = re.compile(r"\{(name|dir|stem)(?::\.([0-9]{1,3}))?\}")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,28 @@ class Pair:
     name: str
     left: str
     right: str
+
+    def fill(self, pattern: str) -> str:
+        """The name of another file of this pair.
+
+        Parameters
+        ----------
+        pattern
+            With ``{name}`` for the name of the pair, ``{dir}`` for the folder of the left image and
+            ``{stem}`` for its name without suffix; ``{stem:.6}`` are the first six characters.
+
+        Examples
+        --------
+        >>> Pair("a", "train/image_2/000007_10.png", "").fill("{dir}/../calib/{stem:.6}.txt")
+        'train/image_2/../calib/000007.txt'
+        """
+        folder, file = os.path.split(self.left)
+        places = {"name": self.name, "dir": folder or ".", "stem": os.path.splitext(file)[0]}
+
+        def filled(place: re.Match[str]) -> str:
+            return places[place[1]][: int(place[2]) if place[2] else None]
+
+        return _PLACE.sub(filled, pattern)
 
 
 @dataclass(frozen=True)

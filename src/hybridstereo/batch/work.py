@@ -18,12 +18,14 @@ import numpy as np
 from ..errors import InputError, OutputError, StereoError
 from ..io.atomic import check_distinct, create_folder, sweep_leftovers
 from ..io.images import read_pair
+from ..labels import LabelRange, labels_for
 from ..limits import MAX_PIXELS
 from ..options import MatchOptions
 from ..pair_check import Finding
 from ..result import StereoResult
+from ..rig import RigSource, StereoRig
 from ..stereo import Stereo
-from .outputs import MatchedPair, Output
+from .outputs import DepthFile, MatchedPair, Output, PointsFile
 from .pairs import Pair
 
 Status = Literal["done", "skipped", "failed"]
@@ -51,6 +53,9 @@ class PairWork:
         A pair with anything wrong fails.
     skip_existing
         Leave out pairs whose outputs all exist.
+    rig
+        The cameras, for depth and for the range that a calibration states; names of files are
+        filled in for each pair (`Pair.fill`).
     keep
         Called with each result; what it returns is kept in the record.
     """
@@ -65,11 +70,17 @@ class PairWork:
     check: bool = True
     strict: bool = False
     skip_existing: bool = False
+    rig: RigSource | None = None
     keep: Keep | None = None
 
     def paths(self, pair: Pair) -> list[str]:
         """The files that a pair gets."""
         return [os.path.join(self.folder, output.name_for(pair)) for output in self.outputs]
+
+    @property
+    def needs_rig(self) -> bool:
+        """Whether any output is made of depth."""
+        return any(isinstance(output, DepthFile | PointsFile) for output in self.outputs)
 
 
 @dataclass(frozen=True)
@@ -90,6 +101,10 @@ class PairOutcome:
         What the check says about the pair; None if it was not checked.
     kept
         What the caller wanted to know of the result.
+    rig
+        The cameras, if depth was written.
+    beyond
+        How many pixels of a depth map in 16 bits are farther away than these can say.
     """
 
     pair: Pair
@@ -98,15 +113,19 @@ class PairOutcome:
     error: StereoError | None = None
     findings: list[Finding] | None = None
     kept: Any = None
+    rig: StereoRig | None = None
+    beyond: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class _Loaded:
-    """A pair with its images, (H, W, 3) float32 RGB in [0, 1]."""
+    """A pair with its images, (H, W, 3) float32 RGB in [0, 1], and what a calibration says."""
 
     pair: Pair
     left: np.ndarray
     right: np.ndarray
+    rig: StereoRig | None
+    stated: tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,8 +165,16 @@ def load_pair(work: PairWork, pair: Pair) -> _Loaded | PairOutcome:
             _sweep_once(folder)
         if work.skip_existing and all(map(os.path.isfile, paths)):
             return PairOutcome(pair, "skipped", _by_kind(work, paths))
-        check_distinct((pair.left, pair.right), paths)
-        return _Loaded(pair, *read_pair(pair.left, pair.right, work.max_pixels))
+        source = None if work.rig is None else work.rig.renamed(pair.fill)
+        calib = () if source is None else (*source.calib, source.calib_right)
+        check_distinct((pair.left, pair.right, *calib), paths)
+        left, right = read_pair(pair.left, pair.right, work.max_pixels)
+        rig, stated = None, None
+        if source is not None:
+            height, width, _ = left.shape
+            rig = source.read().for_size(width, height) if work.needs_rig else None
+            stated = source.stated_range() if work.options.disparities == "auto" else None
+        return _Loaded(pair, left, right, rig, stated)
     except (StereoError, MemoryError, OSError) as error:
         return _failed(pair, error)
 
@@ -167,7 +194,7 @@ def match_pair(
                 raise InputError(problem.removesuffix("."))
         result = stereo.match(
             *images,
-            **vars(work.options),
+            **labelled(stereo, work.options, loaded.stated),
             rectify=work.rectify,
             scale=work.scale,
             max_memory=work.max_memory,
@@ -176,7 +203,7 @@ def match_pair(
         kept = None if work.keep is None else work.keep(stereo, result)
     except (StereoError, MemoryError, OSError) as error:
         return _failed(pair, error, findings)
-    return _Matched(MatchedPair(pair, loaded.left, result), findings, kept)
+    return _Matched(MatchedPair(pair, loaded.left, result, loaded.rig), findings, kept)
 
 
 def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
@@ -184,15 +211,50 @@ def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
     if isinstance(done, PairOutcome):
         return done
     pair, findings = done.matched.pair, done.findings
+    beyond = 0
     try:
         paths = work.paths(pair)
         for output, path in zip(work.outputs, paths, strict=True):
             create_folder(Path(path).parent)
-            output.write(path, done.matched)
+            beyond += output.write(path, done.matched)
     except (StereoError, MemoryError, OSError) as error:
         return _failed(pair, error, findings)
-    files = _by_kind(work, paths)
-    return PairOutcome(pair, "done", files, findings=findings, kept=done.kept)
+    return PairOutcome(
+        pair,
+        "done",
+        _by_kind(work, paths),
+        findings=findings,
+        kept=done.kept,
+        rig=done.matched.rig,
+        beyond=beyond,
+    )
+
+
+def labelled(
+    stereo: Stereo, options: MatchOptions, stated: tuple[int, int] | None
+) -> dict[str, Any]:
+    """The arguments of `Stereo.match`, with the range that a calibration states, if it does.
+
+    Parameters
+    ----------
+    stereo
+        The model.
+    options
+        How to run it; what they say about the labels holds.
+    stated
+        The first and the last whole disparity.
+    """
+    if stated is None:
+        return vars(options)
+    labels = labels_for(
+        stereo.model.config.label_range,
+        min_disparity=options.min_disparity,
+        step=options.step,
+        paper_labels=options.paper_labels,
+        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
+    )
+    others = {name: getattr(options, name) for name in ("iterations", "method", "refine")}
+    return {"labels": labels, **others}
 
 
 def _by_kind(work: PairWork, paths: list[str]) -> dict[str, list[str]]:

@@ -15,6 +15,7 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
+from .infer_depth import DepthRequest, depth_options, rig_report
 from .infer_pairs import many_pairs
 from .infer_report import infer_report, tell_range
 from .options import (
@@ -99,12 +100,6 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
 )
 @click.option(
-    "--calib",
-    metavar="FILE",
-    help="Middlebury's calib.txt of the pair: with --disparities auto, its range (vmin and vmax, "
-    "else ndisp) is searched.",
-)
-@click.option(
     "--paper-labels",
     is_flag=True,
     help="Round the number of labels up to a power of two, at most 256, as the paper's program "
@@ -165,6 +160,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
 @many_pairs
+@depth_options
 @max_pixels_option
 @device_option
 @threads_option
@@ -182,7 +178,7 @@ def infer(
     color: str | None,
     color_range: tuple[float, float] | None,
     model: str,
-    calib: str | None,
+    depth_request: DepthRequest,
     rectify: bool,
     check: bool,
     strict: bool,
@@ -234,9 +230,9 @@ def infer(
     from ..stereo import Stereo
 
     _check_outputs(output, color, save_volume, save_volume_crf)
-    check_distinct(
-        inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
-    )
+    depth_request.check_outputs()
+    paths = (output, color, save_volume, save_volume_crf, *depth_request.outputs)
+    check_distinct(inputs=(left, right, volume, *depth_request.inputs), outputs=paths)
     stereo = Stereo(model, device, threads)
     announce_device(device)
     settings = MatchOptions(**options)
@@ -254,16 +250,15 @@ def infer(
         if volume is None:
             show("reading")
             pair = read_pair(left, str(right), max_pixels)
+            image = pair[0]
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
-            chosen = vars(settings)
-            if calib is not None and settings.disparities == "auto":
-                chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
                 *pair,
-                **chosen,
+                **depth_request.match_arguments(stereo, settings),
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
@@ -276,13 +271,14 @@ def infer(
         else:
             show("reading")
             image = read_image(left, max_pixels)
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
-    paths = (output, color, save_volume, save_volume_crf)
     replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_map(result, output, color, color_range)
+    outputs |= depth_request.write(result, rig, image)
     for name, path, values in (
         ("volume", save_volume, result.costs),
         ("volume_crf", save_volume_crf, result.minorant),
@@ -297,6 +293,7 @@ def infer(
     if as_json:
         report = infer_report(stereo, result, model, method, outputs)
         report["check"] = None if findings is None else finding_reports(findings)
+        report["rig"] = rig_report(rig)
         click.echo(json.dumps(report))
     else:
         for path in outputs.values():
@@ -330,31 +327,6 @@ def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None
     for path in volumes:
         if path is not None:
             check_volume_output(path)
-
-
-def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:
-    """The arguments of `Stereo.match` with the range that a calibration file states."""
-    from ..io.calib import read_calibration
-    from ..labels import LabelRange, labels_for
-
-    stated = read_calibration(calib).disparity_range
-    if stated is None:
-        raise InputError(
-            f"{calib} states no disparity range",
-            "Leave out `calib`, or add a line such as ndisp=64 to the file",
-        )
-    labels = labels_for(
-        stereo.model.config.label_range,
-        min_disparity=settings.min_disparity,
-        step=settings.step,
-        paper_labels=settings.paper_labels,
-        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
-    )
-    click.echo(
-        f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {calib}", err=True
-    )
-    others = {name: getattr(settings, name) for name in ("iterations", "method", "refine")}
-    return {"labels": labels, **others}
 
 
 def _optimise(

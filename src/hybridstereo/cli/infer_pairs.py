@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..limits import COUNT
 from .check import finding_reports
 from .exits import EXIT_INCOMPLETE
+from .infer_depth import depth_request, rig_report
 from .infer_report import MANY_AT_ENDS, infer_report
 from .options import CommaSeparated, announce_device
 from .progress import Progress, format_duration
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ..stereo import Stereo
 
 _NAMED = 3  # pairs that the closing lines name
+_FARTHER = "A --depth in .npy or .tif holds any depth."
 
 
 class _Shard(click.ParamType):
@@ -174,6 +176,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         check=params["check"],
         strict=params["strict"],
         skip_existing=params["skip_existing"],
+        rig=depth_request(params).source,
         keep=partial(_kept, params["model"], method),
     )
     pairs: Iterable[Any] = source
@@ -224,7 +227,15 @@ def _nothing_found(params: dict[str, Any], source: PairSource) -> InputError:
 
 def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
     """The files that every pair gets."""
-    from ..batch.outputs import NAME, ColorFile, CostsFile, DisparityFile, MinorantFile
+    from ..batch.outputs import (
+        NAME,
+        ColorFile,
+        CostsFile,
+        DepthFile,
+        DisparityFile,
+        MinorantFile,
+        PointsFile,
+    )
 
     maps = [params["output"]] if params["output"] else []
     if not maps:
@@ -236,6 +247,10 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
         outputs.append(CostsFile(params["save_volume"]))
     if params["save_volume_crf"] is not None:
         outputs.append(MinorantFile(params["save_volume_crf"]))
+    if params["depth"] is not None:
+        outputs.append(DepthFile(params["depth"]))
+    if params["ply"] is not None:
+        outputs.append(PointsFile(params["ply"], params["max_depth"]))
     names = [output.pattern for output in outputs]
     if len(set(names)) < len(names):
         raise click.UsageError("Two outputs have the same name.")
@@ -320,7 +335,13 @@ def _report(outcome: PairOutcome) -> dict[str, Any]:
         return {**about, "outputs": outputs}
     findings = outcome.findings
     check = None if findings is None else finding_reports(findings)
-    return {**about, **outcome.kept, "outputs": outputs, "check": check}
+    return {
+        **about,
+        **outcome.kept,
+        "outputs": outputs,
+        "check": check,
+        "rig": rig_report(outcome.rig),
+    }
 
 
 class _Notes:
@@ -329,6 +350,8 @@ class _Notes:
     def __init__(self) -> None:
         self._at_ends: list[str] = []
         self._not_found: list[str] = []
+        self._beyond: list[str] = []
+        self._no_unit: list[str] = []
 
     def add(self, outcome: PairOutcome) -> None:
         """Remember a pair whose range may be wrong."""
@@ -339,19 +362,24 @@ class _Notes:
             self._at_ends.append(outcome.pair.name)
         if labels["from"] == "model":
             self._not_found.append(outcome.pair.name)
+        if outcome.beyond:
+            self._beyond.append(outcome.pair.name)
+        if outcome.rig is not None and not outcome.rig.unit_known:
+            self._no_unit.append(outcome.pair.name)
 
     def tell(self) -> None:
         """Say it."""
-        for names, problem in (
-            (self._not_found, "showing too little to find the range; the model's was searched"),
-            (self._at_ends, "with many pixels at an end of the range, which may be too short"),
+        ranges = "If that is wrong, give --disparities and --min-disparity."
+        for names, problem, advice in (
+            (self._not_found, "showing too little to find the range, the model's searched", ranges),
+            (self._at_ends, "with many pixels at an end of the range, maybe too short", ranges),
+            (self._beyond, "with points beyond 65.535 m, as far as 16 bits reach", _FARTHER),
+            (self._no_unit, "whose baseline was taken for millimetres", "Else give --unit."),
         ):
             if names:
                 some = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
                 click.echo(
-                    f"hstereo: {_counted(len(names))} {problem} ({some}). If that is wrong, give "
-                    "--disparities and --min-disparity.",
-                    err=True,
+                    f"hstereo: {_counted(len(names))} {problem} ({some}). {advice}", err=True
                 )
 
 
