@@ -18,8 +18,8 @@ from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
 from .features import (
-    Rows,
     Statistics,
+    Window,
     features_forward,
     network_input,
     pad,
@@ -99,10 +99,10 @@ class Pipeline:
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self._backend, self._model.unary
-        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
+        window, stats = (views.window, views.statistics) if views else (None, (None, None))
         with clock.stage("input"):
             inputs = [
-                backend.to_device(network_input(image, layers, of_view, rows))
+                backend.to_device(network_input(image, layers, of_view, window))
                 for image, of_view in zip((left, right), stats, strict=True)
             ]
         with clock.stage("unary_cnn"):
@@ -188,7 +188,7 @@ class Pipeline:
         for done, strip in enumerate(strips):
             if on_strip is not None:
                 on_strip(done, len(strips))
-            views = CompleteViews(Rows(strip.top, height), levels)
+            views = CompleteViews(Window(strip.top, 0, height, width), levels)
             parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
             costs = self.matching_costs(*parts, label_range, clock, views)
             result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
