@@ -116,7 +116,9 @@ def _wants_pairs(params: dict[str, Any]) -> bool:
                 raise click.UsageError(f"{flag} is about many pairs and needs --out-dir.")
         if left is None:
             raise click.UsageError("Missing argument 'LEFT'.")
-        if left != "-" and (os.path.isdir(left) or _is_pattern(left)):
+        from ..batch.folders import is_pattern
+
+        if left != "-" and (os.path.isdir(left) or is_pattern(left)):
             raise click.UsageError(
                 "Many pairs need --out-dir DIR, the folder of their results."
                 if right is not None
@@ -191,10 +193,6 @@ def _scale(text: str) -> int:
     return int(text.rpartition("/")[2])
 
 
-def _is_pattern(path: str) -> bool:
-    return bool(re.search(r"[*?\[]", path)) and not os.path.lexists(path)
-
-
 def _source(params: dict[str, Any]) -> PairSource:
     """The pairs that the user means."""
     from ..batch import folders, lists
@@ -208,7 +206,7 @@ def _source(params: dict[str, Any]) -> PairSource:
         if os.path.isdir(pairs):
             return folders.pairs_below(pairs, without=params["out_dir"])
         return lists.listed_pairs(pairs)
-    if _is_pattern(left) or _is_pattern(right):
+    if folders.is_pattern(left) or folders.is_pattern(right):
         return folders.pairs_of_patterns(left, right)
     if os.path.isdir(left) or os.path.isdir(right):
         return folders.pairs_of_folders(left, right)
