@@ -192,6 +192,15 @@ def test_leaves_import_only_errors_limits_and_opencv():
             assert ours <= {own, "errors", "limits", "opencv"}, module
 
 
+def test_every_package_is_installed():
+    """The list in pyproject.toml is explicit; an editable install would not miss one."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^packages = \[(.*?)\]", text, re.M | re.S)
+    assert listed is not None
+    found = {module_of(path) for path in python_files() if path.name == "__init__.py"}
+    assert set(re.findall(r'"(.*?)"', listed[1])) == {x.removesuffix(".__init__") for x in found}
+
+
 def test_kernels_import_nothing_from_the_package():
     for _, module, names in imports_by_file():
         if module.startswith("hybridstereo.kernels"):
