@@ -92,6 +92,7 @@ def test_failures_are_told_and_the_rest_is_done(capsys, pairs):
     assert "3 pairs: 2 done, 1 failed" in err
     first = reports[0]
     assert first["outputs"] == {"disparity": "out/1.pfm"}
+    assert first["files"] == ["out/1.pfm"]
     assert (first["left"], first["right"]) == ("left/1.png", "right/1.png")
     assert first["labels"]["count"] == 8
     assert first["seconds"]["total"] > 0

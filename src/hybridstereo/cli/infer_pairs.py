@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,8 +160,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         output.check(str(folder))
     stereo = Stereo(params["model"], params["device"], params["threads"])
     announce_device(params["device"])
-    names = ("disparities", "min_disparity", "step", "paper_labels", "iterations", "method")
-    options = MatchOptions(**{name: params[name] for name in (*names, "refine")})
+    options = MatchOptions(**{field.name: params[field.name] for field in fields(MatchOptions)})
     method = str(options.resolved(stereo.model.config).method)
     if params["save_volume_crf"] is not None and method != "crf":
         raise InputError(
@@ -326,17 +326,18 @@ def _report(outcome: PairOutcome) -> dict[str, Any]:
         command = click.get_current_context().command
         hint = None if error.hint is None else with_flags(error.hint, command)
         return {**about, "error": with_flags(error.message, command), "hint": hint}
-    outputs = {
-        kind: files[0] if len(files) == 1 else files for kind, files in outcome.files.items()
+    written = {
+        "outputs": {kind: files[0] for kind, files in outcome.files.items()},
+        "files": [path for files in outcome.files.values() for path in files],
     }
     if outcome.status == "skipped":
-        return {**about, "outputs": outputs}
+        return {**about, **written}
     findings = outcome.findings
     check = None if findings is None else finding_reports(findings)
     return {
         **about,
         **outcome.kept,
-        "outputs": outputs,
+        **written,
         "check": check,
         "rig": rig_report(outcome.rig),
     }
