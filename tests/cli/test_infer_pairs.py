@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from support.commands import assert_one_sentence, run
 
+from hybridstereo.batch.work import process_pair
 from hybridstereo.io.disparity import read_disparity
 
 QUICK = ("--model", "census", "--disparities", 8, "--no-check")
@@ -192,6 +193,17 @@ def test_what_cannot_work_is_refused_before_the_work(capsys, pairs, arguments, p
     (pairs / "bad.csv").write_text("left/1.png,right/1.png\nleft/2.png\n")
     assert_one_sentence(*run(capsys, "infer", *arguments, "--out-dir", "out"), problem)
     assert files() == []
+
+
+def test_an_interruption_says_how_to_go_on(capsys, pairs, monkeypatch):
+    def interrupted(stereo, pairs, work):
+        yield process_pair(stereo, next(iter(pairs)), work)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hybridstereo.batch.run.run_pairs", interrupted)
+    code, out, err = run(capsys, "infer", "left", "right", "--out-dir", "out", *QUICK)
+    assert (code, out.split()) == (130, ["out/1.pfm"])
+    assert "stopped after 1 pair; with --skip-existing the same command goes on from there" in err
 
 
 def test_one_pair_may_go_into_a_folder_too(capsys, pairs):
