@@ -19,7 +19,6 @@ from ..errors import InputError, OutputError, StereoError
 from ..io.atomic import check_distinct, create_folder, sweep_leftovers
 from ..io.images import read_pair
 from ..labels import LabelRange, labels_for
-from ..limits import MAX_PIXELS
 from ..options import MatchOptions
 from ..pair_check import Finding
 from ..result import StereoResult
@@ -66,7 +65,7 @@ class PairWork:
     rectify: bool = False
     scale: int = 1
     max_memory: int | None = None
-    max_pixels: int = MAX_PIXELS
+    max_pixels: int | None = None
     check: bool = True
     strict: bool = False
     skip_existing: bool = False

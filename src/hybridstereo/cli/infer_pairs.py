@@ -174,7 +174,6 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         rectify=params["rectify"],
         scale=_scale(params["scale"]),
         max_memory=params["max_memory"],
-        max_pixels=params["max_pixels"],
         check=params["check"],
         strict=params["strict"],
         skip_existing=params["skip_existing"],

@@ -148,7 +148,6 @@ def stream(
     warm_start: bool,
     scale: str,
     max_memory: int | None,
-    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -181,7 +180,7 @@ def stream(
 
     check_distinct(inputs=(left, right), outputs=outputs)
     colors = Colors(color_range)
-    source = open_pair(left, right, layout or "two", max_pixels)
+    source = open_pair(left, right, layout or "two")
     try:
         source.rate = fps or source.rate
         sinks = [open_sink(x, source.rate, colors, sys.stdout.buffer) for x in outputs]

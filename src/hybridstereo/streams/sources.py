@@ -18,7 +18,7 @@ from ..errors import InputError, StereoError
 from ..io.files import checked_size
 from ..io.images import read_image
 from ..io.pixels import check_same_size
-from ..limits import MAX_PIXELS
+from ..limits import pixel_limit
 from ..opencv import cv2, open_video
 
 Layout = Literal["two", "side-by-side", "top-bottom"]
@@ -67,10 +67,10 @@ class VideoSource:
         If it cannot be opened.
     """
 
-    def __init__(self, name: str, source: str | int, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, name: str, source: str | int, max_pixels: int | None = None) -> None:
         self.name = name
         self.live = isinstance(source, int) or bool(_URL.match(source))
-        self._max_pixels = max_pixels
+        self._max_pixels = pixel_limit(max_pixels)
         self._capture = open_video(source)
         if not self._capture.isOpened():
             raise _cannot_open(name, source)
@@ -128,7 +128,7 @@ class ImageSource:
 
     live = False
 
-    def __init__(self, name: str, paths: list[str], max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, name: str, paths: list[str], max_pixels: int | None = None) -> None:
         self.name = name
         self.rate: float | None = None
         self.stated: int | None = len(paths)
@@ -144,7 +144,7 @@ class ImageSource:
         """Nothing is open between two images."""
 
 
-def open_source(text: str, max_pixels: int = MAX_PIXELS) -> Source:
+def open_source(text: str, max_pixels: int | None = None) -> Source:
     """Open what a user names.
 
     Parameters
@@ -185,7 +185,7 @@ def _numbered(pattern: str, path: str) -> bool:
     return re.fullmatch(r"\d+".join(parts), path) is not None
 
 
-def _images(text: str, found: list[str], max_pixels: int) -> ImageSource:
+def _images(text: str, found: list[str], max_pixels: int | None) -> ImageSource:
     if not found:
         raise InputError(
             f"There are no images in {text}", f"Images end in {', '.join(IMAGE_SUFFIXES)}"
@@ -310,7 +310,7 @@ class PairSource:
 
 
 def open_pair(
-    left: str, right: str | None, layout: Layout = "two", max_pixels: int = MAX_PIXELS
+    left: str, right: str | None, layout: Layout = "two", max_pixels: int | None = None
 ) -> PairSource:
     """Open the streams of both views; see `open_source` and `PairSource`.
 
