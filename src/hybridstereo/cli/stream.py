@@ -27,7 +27,7 @@ from .progress import Progress
 if TYPE_CHECKING:
     from ..stereo import Stereo
     from ..streams.run import FrameReport, StreamSummary
-    from ..streams.sources import Layout, PairSource
+    from ..streams.sources import FramePairs, Layout
 
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
@@ -175,7 +175,7 @@ def stream(
     from ..sequence import StereoSequence
     from ..stereo import Stereo
     from ..streams.run import run_stream
-    from ..streams.sinks import Colors, Window, open_sink
+    from ..streams.sinks import Colors, MapWindow, open_sink
     from ..streams.sources import open_pair
 
     check_distinct(inputs=(left, right), outputs=outputs)
@@ -185,7 +185,7 @@ def stream(
         source.rate = fps or source.rate
         sinks = [open_sink(x, source.rate, colors, sys.stdout.buffer) for x in outputs]
         if show:
-            sinks.append(Window(colors))
+            sinks.append(MapWindow(colors))
         stereo = Stereo(model, device, threads)
         announce_device(device)
         sequence = StereoSequence(
@@ -218,7 +218,7 @@ def stream(
 class _Follower:
     """Tells how far a stream is."""
 
-    def __init__(self, progress: Progress, source: PairSource, raw: bool) -> None:
+    def __init__(self, progress: Progress, source: FramePairs, raw: bool) -> None:
         self._progress = progress
         self._stated = source.stated
         self._raw = raw

@@ -31,7 +31,7 @@ _COUNTER = re.compile(r"%0?\d*d")
 _LIKELY_RATES = 1.0, 1000.0  # frames per second that a file may state
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """One stream of frames."""
 
     name: str
@@ -144,7 +144,7 @@ class ImageSource:
         """Nothing is open between two images."""
 
 
-def open_source(text: str, max_pixels: int | None = None) -> Source:
+def open_source(text: str, max_pixels: int | None = None) -> FrameSource:
     """Open what a user names.
 
     Parameters
@@ -212,7 +212,7 @@ def _cannot_open(name: str, source: str | int) -> InputError:
     )
 
 
-class PairSource:
+class FramePairs:
     """Frames of both views, from two streams or from one whose frames hold both.
 
     Parameters
@@ -232,7 +232,9 @@ class PairSource:
         Whether a stream ended before the frames that it states, or with a damaged one.
     """
 
-    def __init__(self, left: Source, right: Source | None, layout: Layout = "two") -> None:
+    def __init__(
+        self, left: FrameSource, right: FrameSource | None, layout: Layout = "two"
+    ) -> None:
         self.sources = [left] if right is None else [left, right]
         self.layout: Layout = layout
         self.rate = left.rate or (right.rate if right is not None else None)
@@ -311,8 +313,8 @@ class PairSource:
 
 def open_pair(
     left: str, right: str | None, layout: Layout = "two", max_pixels: int | None = None
-) -> PairSource:
-    """Open the streams of both views; see `open_source` and `PairSource`.
+) -> FramePairs:
+    """Open the streams of both views; see `open_source` and `FramePairs`.
 
     Raises
     ------
@@ -326,9 +328,9 @@ def open_pair(
         )
     first = open_source(left, max_pixels)
     if right is None:
-        return PairSource(first, None, layout)
+        return FramePairs(first, None, layout)
     try:
-        return PairSource(first, open_source(right, max_pixels), layout)
+        return FramePairs(first, open_source(right, max_pixels), layout)
     except StereoError:
         first.close()
         raise
