@@ -33,7 +33,7 @@ from .completion import complete_files
 from .examples import add_examples
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .settings import check_settings, closest, load_settings
-from .streams import messages_may_fail, settle
+from .standard_streams import messages_may_fail, settle
 from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
