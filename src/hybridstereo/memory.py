@@ -137,6 +137,7 @@ def rows_at_once(
     method: str = "crf",
     threads: int | None = None,
     max_memory: int | None = None,
+    beside: int = 0,
 ) -> int:
     """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
 
@@ -146,6 +147,8 @@ def rows_at_once(
         As for `require_memory`.
     max_memory
         Bytes that the process may use in all, or the GPU; None: most of what is free.
+    beside
+        Bytes that the caller is going to keep besides; a strip needs none of them.
 
     Raises
     ------
@@ -159,7 +162,7 @@ def rows_at_once(
     if limit is not None:
         limit = int(_SHARE_OF_FREE * limit)
     needed = _need(model, width, on_device, method, threads)
-    if limit is None or needed(height, label_count) <= limit:
+    if limit is None or needed(height, label_count) + beside <= limit:
         return height
     whole = 0 if on_device else _WHOLE_VIEWS * height * width
     overlap = overlap_of(model)
