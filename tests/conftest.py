@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 
 from hybridstereo import kernels
+
+# Nobody's own defaults shall change what the tests see; programs that they start inherit this.
+os.environ["HSTEREO_CONFIG"] = ""
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -29,8 +29,9 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
-    {"rectified_files"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "display"},
+    {"rig"},
+    {"rectified_files", "depth"},
     {
         "features",
         "correlation",
@@ -45,7 +46,8 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"evaluation", "bench"},
+    {"sequence", "opencv_matcher"},
+    {"evaluation", "bench", "batch", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
     {"__main__", "__init__"},
@@ -191,6 +193,15 @@ def test_leaves_import_only_errors_limits_and_opencv():
         if own in LEAVES:
             ours = {name.split(".")[1] for name in names if name.startswith("hybridstereo.")}
             assert ours <= {own, "errors", "limits", "opencv"}, module
+
+
+def test_every_package_is_installed():
+    """The list in pyproject.toml is explicit; an editable install would not miss one."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^packages = \[(.*?)\]", text, re.M | re.S)
+    assert listed is not None
+    found = {module_of(path) for path in python_files() if path.name == "__init__.py"}
+    assert set(re.findall(r'"(.*?)"', listed[1])) == {x.removesuffix(".__init__") for x in found}
 
 
 def test_kernels_import_nothing_from_the_package():

@@ -127,9 +127,19 @@ FILTERS = Limits(1, 4096, whole=True)
 KERNEL_SIDE = Limits(1, 31, whole=True)
 """Rows or columns of a convolution's kernels."""
 
+FOCAL = Limits(0, 1e6, above=True)
+"""Focal lengths, in pixels."""
+BASELINE = Limits(0, 1e6, above=True)
+"""Distances of two cameras, in metres."""
+DEPTH = Limits(0, 1e9, above=True)
+"""Distances of what they see, in metres."""
+
 SHARE = Limits(0, 1)
 CAMERA_NUMBER = Limits(0, 9, whole=True)
 """Of the cameras of one calibration."""
+
+RATE = Limits(0, 1000, above=True)
+"""Frames per second."""
 
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""

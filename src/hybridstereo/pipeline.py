@@ -13,7 +13,7 @@ import numpy as np
 
 from .clock import StageClock
 from .correlation import correlation_forward
-from .crf import energy, solve, total_cost
+from .crf import WarmStart, energy, solve, total_cost
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
@@ -120,11 +120,13 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         stats: Statistics | None = None,
+        warm: WarmStart | None = None,
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
         ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a strip of it.
+        of the complete left view, if they are a strip of it.  ``warm`` is what the frame before
+        left, and then what this one leaves.
         """
         backend, config = self._backend, self._model.config
         lowest = bounds = minorant = edges = None
@@ -137,7 +139,12 @@ class Pipeline:
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
-                solution = solve(backend, costs, edges, config.penalties, iterations)
+                working = warm.begin(backend, costs, label_range) if warm else None
+                solution = solve(
+                    backend, costs, edges, config.penalties, iterations, working=working
+                )
+                if warm:
+                    warm.keep(working, solution.minorant, label_range)
                 label_map, bounds = solution.label_map, solution.bounds
                 minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)

@@ -15,10 +15,9 @@ from .io.pixels import check_same_size
 from .io.stored_images import StoredImage, read_stored_image
 from .rectification import Rectification, corrected, estimate
 from .remapping import Remapping, plan_remapping
+from .rig import UNITS
 
 CALIB_NAME = "calib.txt"
-UNITS = {"mm": 1.0, "cm": 10.0, "m": 1000.0, "in": 25.4}
-"""Millimetres in a unit of length."""
 # Rows that far apart (median) after a full rectification: the calibration is not, or no longer,
 # that of the cameras.  Good ones leave 0.1 to 0.3 px, as far as points can be found.
 _BADLY_CALIBRATED = 1.0

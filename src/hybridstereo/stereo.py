@@ -14,6 +14,7 @@ import numpy as np
 
 from . import kernels
 from .clock import OnStage, StageClock
+from .crf import WarmStart
 from .device import checked_threads, open_backend
 from .errors import InputError
 from .io.images import read_image, read_pair
@@ -201,6 +202,7 @@ class Stereo:
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         max_pixels: int | None = None,
+        warm: WarmStart | None = None,
         on_stage: OnStage | None = None,
         on_strip: OnStrip | None = None,
     ) -> StereoResult:
@@ -245,6 +247,9 @@ class Stereo:
         max_pixels
             An image file whose header states more is refused, and not decoded; by default 100
             million (`hybridstereo.limits.allow_pixels`).
+        warm
+            What the CRF starts with, and then what it leaves for the next frame; see
+            `hybridstereo.sequence`, which looks after it.  Not used in strips.
         on_stage
             Called with the name of each stage when it begins.
         on_strip
@@ -291,7 +296,7 @@ class Stereo:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
-        strips = self._plan(images[0], searched, options, max_memory, volumes)
+        strips = self._plan(images[0], searched, options, max_memory, volumes, warm)
         with kernels.limited_threads(self.threads):
             if len(strips) > 1:
                 result = self._pipeline.in_strips(
@@ -299,7 +304,9 @@ class Stereo:
                 )
             else:
                 costs = self._pipeline.matching_costs(*images, searched, clock)
-                result = self._pipeline.optimise(costs, images, searched, options, volumes, clock)
+                result = self._pipeline.optimise(
+                    costs, images, searched, options, volumes, clock, warm=warm
+                )
         result = replace(result, range_from=range_from, rectification=rectification)
         return result if scale == 1 else result.enlarged(scale, height, width, label_range)
 
@@ -451,10 +458,16 @@ class Stereo:
         options: MatchOptions,
         max_memory: int | None,
         volumes: bool,
+        warm: WarmStart | None = None,
     ) -> list[Strip]:
         """The strips that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
+        # A warm start keeps two volumes from one frame to the next.
+        beside = 0
+        if warm is not None and method == "crf":
+            volume = height * width * label_range.count * self.model.dtype.itemsize
+            beside = max(2 * volume - warm.kept_bytes, 0)
         if volumes:  # which are complete, or of no use
             self._require_memory(left, label_range, method)
             return plan_strips(height, height, 0)
@@ -467,6 +480,7 @@ class Stereo:
             method,
             self.threads,
             max_memory,
+            beside,
         )
         return plan_strips(height, rows, overlap_of(self.model))
 

@@ -167,7 +167,7 @@ def _write_bytes(path: str | Path, data: bytes) -> None:
             temporary.write_bytes(data)
         return
     try:
-        _write_all(sys.stdout.buffer, data)
+        write_all(sys.stdout.buffer, data)
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         # The interpreter flushes once more when it exits and would complain about it.
@@ -177,7 +177,7 @@ def _write_bytes(path: str | Path, data: bytes) -> None:
         raise OutputError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def _write_all(stream: BinaryIO, data: bytes) -> None:
+def write_all(stream: BinaryIO, data: bytes) -> None:
     """Write everything: an unbuffered stream (PYTHONUNBUFFERED) may accept only a part at once."""
     rest = memoryview(data)
     while rest:
@@ -209,22 +209,34 @@ def _decode_pfm(data: bytes, name: str, max_pixels: int | None) -> Pixels:
     return _array_from(data[header.end() :], shape, dtype, name)[::-1]
 
 
-def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
+def sixteen_bit(disparity: NDArray[np.float32], name: str) -> NDArray[np.uint16]:
+    """KITTI's 16-bit numbers: 256 times the disparity, fraction cut off; 0 is invalid.
+
+    Raises
+    ------
+    OutputError
+        If a disparity is negative, or 256 and more; ``name`` is that of the output.
+
+    """
     scaled = np.where(np.isfinite(disparity), disparity, np.float32(0)) * np.float64(_KITTI_SCALE)
     if scaled.min() < 0:
         raise OutputError(
             f"{name} cannot hold negative disparities (the lowest is "
-            f"{scaled.min() / _KITTI_SCALE:g}): a 16-bit PNG has no sign",
+            f"{scaled.min() / _KITTI_SCALE:g}): 16 bits have no sign",
             hint=_ANY_VALUE,
         )
     if scaled.max() >= np.iinfo(np.uint16).max + 1:
         raise OutputError(
             f"{name} cannot hold disparities of 256 and more (the highest is "
-            f"{scaled.max() / _KITTI_SCALE:g}): a 16-bit PNG stores 256 times the disparity",
+            f"{scaled.max() / _KITTI_SCALE:g}): 16 bits store 256 times the disparity",
             hint=_ANY_VALUE,
         )
     stored = np.where(np.isfinite(disparity), np.maximum(scaled, 1.0), 0.0)
-    return encode_pixels(stored.astype(np.uint16), ".png", name)
+    return stored.astype(np.uint16)
+
+
+def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
+    return encode_pixels(sixteen_bit(disparity, name), ".png", name)
 
 
 def _decode_png(data: bytes, name: str, max_pixels: int | None) -> Pixels:

@@ -73,7 +73,7 @@ def decode_pixels(data: bytes, name: str, max_pixels: int | None = None) -> Pixe
     if file_format is None:
         raise InputError(
             f"{name} is not an image that can be read",
-            hint="Use PNG, JPEG, TIFF, BMP, PPM or PGM",
+            hint="Use PNG, JPEG, WebP, TIFF, BMP, PPM or PGM",
         )
     limit = pixel_limit(max_pixels)
     damaged = InputError(
@@ -144,8 +144,8 @@ def read_image(source: str | Path, max_pixels: int | None = None) -> NDArray[np.
     Parameters
     ----------
     source
-        A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit, grey,
-        alpha and floating-point pixels are treated.
+        A path or ``-``; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit,
+        grey, alpha and floating-point pixels are treated.
     max_pixels
         As for `decode_pixels`.
 
