@@ -104,7 +104,7 @@ class Backend(Runtime, Protocol):
     # ---------------------------------------------------------------- correlation: unary costs
 
     def correlation_forward(self, left: Array, right: Array, disparities: np.ndarray) -> Array:
-        """Costs f (H, W, K), the negated softmax of the scores: features (H, W, C).
+        """Costs f (H, W, K), the negated softmax of the scores: features (H, W, C), (H, V, C).
 
         ``disparities`` (K,), one per label, ascending and equally spaced.
         """

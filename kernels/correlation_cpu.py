@@ -118,11 +118,11 @@ def _correlate_row(
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
-    left, right: (W, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C), buffer
-    with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image scores 0
-    and stays in the softmax (docs/model.md 4).
+    left: (W, C); right: (V, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C),
+    buffer with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image
+    scores 0 and stays in the softmax (docs/model.md 4).
     """
-    width, channels = left.shape
+    (width, channels), other = left.shape, right.shape[0]
     count, lanes = scores.size, panels.shape[2]
     _pack_reversed(right, panels)
     for start in range(0, width, TILE_ROWS):
@@ -133,25 +133,25 @@ def _correlate_row(
 
         # Pixels [begin, end) of the other row are seen, which are in panels [first, last).
         begin = max(start + positions.lowest, 0)
-        end = min(start + rows + positions.highest, width)
+        end = min(start + rows + positions.highest, other)
         first = last = 0
         if begin < end:
-            first, last = (width - end) // lanes, (width - 1 - begin) // lanes + 1
+            first, last = (other - end) // lanes, (other - 1 - begin) // lanes + 1
         columns = (last - first) * lanes
         products = buffer[: TILE_ROWS * columns].reshape(TILE_ROWS, columns)
         multiply(pixels, TILE_ROWS, panels[first:last].reshape(-1), products)
 
         for i in range(rows):
             x = start + i
-            origin = i * columns + (width - 1 - first * lanes)
+            origin = i * columns + (other - 1 - first * lanes)
             pixel_zero = advance(pointer_to(buffer), origin)
             if positions.whole:
                 _whole_scores(
-                    pixel_zero, x + positions.offsets[0], width, pointer_to(scores), count
+                    pixel_zero, x + positions.offsets[0], other, pointer_to(scores), count
                 )
             else:
                 _fractional_scores(
-                    pixel_zero, x, width, positions.offsets, positions.fractions, pointer_to(scores)
+                    pixel_zero, x, other, positions.offsets, positions.fractions, pointer_to(scores)
                 )
             _negated_softmax(pointer_to(scores), advance(pointer_to(volume), x * count), count)
 
@@ -162,7 +162,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     Parameters
     ----------
     left, right
-        Features (H, W, C).
+        Features (H, W, C) and (H, V, C); of a tile the right view may be wider.
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
@@ -179,7 +179,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        panels = np.empty((-(-width // lanes), channels, lanes), dtype)
+        panels = np.empty((-(-right.shape[1] // lanes), channels, lanes), dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
         buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
         scores = np.empty(positions.label_count, dtype)

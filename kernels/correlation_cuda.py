@@ -99,12 +99,13 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     array = f"{dtype}[::1]"
 
     @cudalib.kernel(f"{array}, {array}, int32[::1], {array}, int32[::1], {array}, " + ", ".join(
-        ["int32"] * 6), threads=_THREADS)  # fmt: skip
+        ["int32"] * 7), threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
-        width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any, advance: Any,
+        width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
+        advance: Any,
     ) -> None:  # fmt: skip
-        # left, right: (H, W, C); offsets, fractions: (K,), see `label_positions`; volume:
+        # left: (H, W, C); right: (H, other W, C); offsets, fractions: (K,), see `label_positions`; volume:
         # (H, W, K); firsts: (chunks + 1,), the first label of each chunk of offsets; highest: the
         # largest offset; advance: from the highest offset of a chunk to that of the next.
         shared = cuda.shared.array(places, real, ALIGNMENT)
@@ -141,7 +142,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                 while load < right_loads:
                     pixel = uint32(load // steps)
                     channel = uint32((load - pixel * steps) * step)
-                    bring(right, row, first_pixel + lowest + pixel, width, channels,
+                    bring(right, row, first_pixel + lowest + pixel, other_width, channels,
                           uint32(first_channel + channel), shared,
                           right_base + channel * _RIGHT_STRIDE + pixel,
                           _RIGHT_STRIDE)  # fmt: skip
@@ -178,10 +179,10 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                     x = int32(first_pixel + pixel + offsets[k])
                     product = uint32((offsets[k] - lowest) * _PRODUCT_STRIDE + pixel)
                     score = real(0)
-                    if 0 <= x < width:
+                    if 0 <= x < other_width:
                         if fractions[k] == 0:
                             score = shared[product]
-                        elif x + 1 < width:
+                        elif x + 1 < other_width:
                             before = shared[product]
                             after = shared[uint32(product + _PRODUCT_STRIDE)]
                             score = before + fractions[k] * (after - before)
@@ -220,7 +221,7 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     Parameters
     ----------
     left, right
-        Features (H, W, C).
+        Features (H, W, C) and (H, V, C); of a tile the right view may be wider.
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
@@ -252,7 +253,7 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
         (cudalib.blocks_for(width, _PIXELS), height), _THREADS,
         left.reshape(-1), right.reshape(-1), cudalib.to_device(positions.offsets),
         cudalib.to_device(positions.fractions), cudalib.to_device(firsts), volume.reshape(-1),
-        width, channels, positions.label_count, chunks, positions.highest, advance,
+        width, right.shape[1], channels, positions.label_count, chunks, positions.highest, advance,
     )  # fmt: skip
     return volume
 

@@ -219,7 +219,7 @@ def scores(phi0: Array, phi1: Array, disparities: npt.ArrayLike) -> Array:
     for y in range(H):
         for x in range(W):
             for k, d in enumerate(disparities):
-                for column, share in neighbours(x - d, W):
+                for column, share in neighbours(x - d, phi1.shape[1]):
                     s[y, x, k] += share * (phi0[y, x] @ phi1[y, column])
     return s
 

@@ -41,7 +41,7 @@ LAYERS = (
         "pair_check",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options", "faults", "result", "strips"},
+    {"models", "memory", "options", "faults", "result", "tiles"},
     {"pipeline"},
     {"stereo"},
     {"evaluation", "bench"},

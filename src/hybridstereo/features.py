@@ -35,11 +35,19 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Where a strip of rows lies: its first row, and the height of the whole."""
+class Place:
+    """Where a part of an image lies: its first row and column, and the size of the whole."""
 
     top: int
+    left: int
     height: int
+    width: int
+
+    def reduced(self, level: int) -> Place:
+        """The same at a coarser level of a pyramid, each half the size of the one before."""
+        return Place(
+            self.top >> level, self.left >> level, -(-self.height >> level), -(-self.width >> level)
+        )
 
 
 def padding_of(layers: Sequence[ConvLayer]) -> Padding:
@@ -80,15 +88,15 @@ def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
     return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
 
 
-def append_coordinates(padded: np.ndarray, rows: Rows | None = None) -> np.ndarray:
+def append_coordinates(padded: np.ndarray, place: Place | None = None) -> np.ndarray:
     """Append channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (docs/model.md 2).
 
-    Of a strip of rows, ``rows`` says where in the padded grid it lies.
+    Of a part of an image, ``place`` says where in the padded grid it lies.
     """
     height, width, _ = padded.shape
-    rows = rows or Rows(0, height)
-    x = (np.arange(width) - width / 2) / width
-    y = (rows.top + np.arange(height) - rows.height / 2) / rows.height
+    place = place or Place(0, 0, height, width)
+    x = (place.left + np.arange(width) - place.width / 2) / place.width
+    y = (place.top + np.arange(height) - place.height / 2) / place.height
     grid = np.stack(np.meshgrid(x, y), axis=-1).astype(padded.dtype)
     return np.concatenate([padded, grid], axis=-1)
 
@@ -97,19 +105,20 @@ def network_input(
     image: np.ndarray,
     layers: Sequence[ConvLayer],
     stats: Statistics | None = None,
-    rows: Rows | None = None,
+    place: Place | None = None,
 ) -> np.ndarray:
     """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN.
 
     The statistics are those after padding, unless the image is a part of another one whose
-    statistics are given; ``rows`` says where in that one a strip of rows lies.
+    statistics are given; ``place`` says where in that one it lies.
     """
     padding = padding_of(layers)
     padded = pad(image, padding)
     normalised = normalise(padded, statistics(padded) if stats is None else stats)
     if layers[0].weight.shape[1] == image.shape[2] + 2:
-        added = padding.before[0] + padding.after[0]
-        place = None if rows is None else Rows(rows.top, rows.height + added)
+        rows, columns = (padding.before[axis] + padding.after[axis] for axis in (0, 1))
+        if place is not None:
+            place = Place(place.top, place.left, place.height + rows, place.width + columns)
         normalised = append_coordinates(normalised, place)
     return normalised
 

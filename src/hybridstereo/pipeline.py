@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -18,7 +19,7 @@ from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
 from .features import (
-    Rows,
+    Place,
     Statistics,
     features_forward,
     network_input,
@@ -26,16 +27,16 @@ from .features import (
     padding_of,
     statistics,
 )
-from .kernels import Array, Backend
+from .kernels import Array, Backend, release_memory
 from .labels import LabelRange
 from .model import StereoModel, on_device
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
-from .strips import CompleteViews, Strip
+from .tiles import CompleteViews, Tile
 
-OnStrip = Callable[[int, int], None]
-"""Called before each strip with how many are done, and how many there are."""
+OnTile = Callable[[int, int], None]
+"""Called before each tile with how many are done, and how many there are."""
 
 
 class Pipeline:
@@ -63,7 +64,8 @@ class Pipeline:
     ) -> Array:
         """Images -> features -> correlation -> pyramid -> matching costs, on the device.
 
-        ``views`` are those that the images are a strip of, if they are.
+        ``views`` are those that the images are parts of, if they are; of a tile, labels count from
+        one part to the other.
         """
         levels = self.level_costs(left, right, label_range, clock, views)
         if len(levels) == 1:
@@ -99,11 +101,12 @@ class Pipeline:
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self._backend, self._model.unary
-        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
+        none = None, None
+        stats, places = (views.statistics, views.places) if views else (none, none)
         with clock.stage("input"):
             inputs = [
-                backend.to_device(network_input(image, layers, of_view, rows))
-                for image, of_view in zip((left, right), stats, strict=True)
+                backend.to_device(network_input(image, layers, of_view, place))
+                for image, of_view, place in zip((left, right), stats, places, strict=True)
             ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
@@ -124,7 +127,7 @@ class Pipeline:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
         ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a strip of it.
+        of the complete left view, if they are a part of it.
         """
         backend, config = self._backend, self._model.config
         lowest = bounds = minorant = edges = None
@@ -171,33 +174,43 @@ class Pipeline:
             minorant=after,
         )
 
-    def in_strips(
+    def in_tiles(
         self,
         images: tuple[np.ndarray, np.ndarray],
         label_range: LabelRange,
         options: MatchOptions,
-        strips: Sequence[Strip],
+        tiles: Sequence[Tile],
         clock: StageClock,
-        on_strip: OnStrip | None,
+        on_tile: OnTile | None,
     ) -> StereoResult:
-        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
-        height, width, _ = images[0].shape
+        """The map of tiles, one after the other; see `hybridstereo.tiles`."""
+        left, right = images
+        height, width, _ = left.shape
         with clock.stage("input"):
             levels = list(zip(*(self._statistics(view) for view in images), strict=True))
         disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
-        for done, strip in enumerate(strips):
-            if on_strip is not None:
-                on_strip(done, len(strips))
-            views = CompleteViews(Rows(strip.top, height), levels)
-            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
-            costs = self.matching_costs(*parts, label_range, clock, views)
+        for done, tile in enumerate(tiles):
+            if on_tile is not None:
+                on_tile(done, len(tiles))
+            places = tuple(
+                Place(tile.rows.begin, first, height, width)
+                for first in (tile.columns.begin, tile.right[0])
+            )
+            views = CompleteViews(places, levels)
+            parts = (
+                left[tile.rows.computed, tile.columns.computed],
+                right[tile.rows.computed, slice(*tile.right)],
+            )
+            between = replace(label_range, minimum=label_range.minimum - tile.shift)
+            costs = self.matching_costs(*parts, between, clock, views)
             result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
             del costs
-            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
-            disparity[strip.first : strip.last] = result.disparity[kept]
-            unrefined[strip.first : strip.last] = result.unrefined[kept]
+            here = np.s_[tile.rows.kept_here, tile.columns.kept_here]
+            disparity[tile.rows.kept, tile.columns.kept] = result.disparity[here]
+            unrefined[tile.rows.kept, tile.columns.kept] = result.unrefined[here]
+        release_memory()  # memory is scarce, and the caller may want to use the map
         return StereoResult(
-            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
+            disparity, unrefined, label_range, None, None, clock.seconds, tiles=len(tiles)
         )
 
     def _statistics(self, image: np.ndarray) -> list[Statistics]:

@@ -22,18 +22,18 @@ from .io.volumes import checked_costs
 from .kernels import Backend
 from .labels import LabelRange, labels_for
 from .limits import MAX_PIXELS
-from .memory import require_memory, rows_at_once
+from .memory import require_memory, tiles_that_fit
 from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pair_check import Finding, check_pair
-from .pipeline import OnStrip, Pipeline
+from .pipeline import OnTile, Pipeline
 from .pyramid import half_size
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
 from .search_range import believed, coarse_views, covering_range
-from .strips import Strip, overlap_of, plan_strips
+from .tiles import Tile, whole
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
@@ -203,7 +203,7 @@ class Stereo:
         volumes: bool = False,
         max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
-        on_strip: OnStrip | None = None,
+        on_tile: OnTile | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
 
@@ -238,7 +238,7 @@ class Stereo:
             are in pixels of the views themselves.
         max_memory
             Bytes that the process (or the GPU) may use in all.  What needs more is computed in
-            strips of rows (`strips`).  By default 80 % of what is free, beyond what is in use.
+            tiles (`tiles`).  By default 80 % of what is free, beyond what is in use.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
@@ -247,8 +247,8 @@ class Stereo:
             An image file whose header states more is refused, and not decoded.
         on_stage
             Called with the name of each stage when it begins.
-        on_strip
-            Called before each strip with how many are done and how many there are, if there are
+        on_tile
+            Called before each tile with how many are done and how many there are, if there are
             several.
 
         Raises
@@ -291,12 +291,10 @@ class Stereo:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
-        strips = self._plan(images[0], searched, options, max_memory, volumes)
+        tiles = self._tiles(images[0], searched, options, max_memory, volumes)
         with kernels.limited_threads(self.threads):
-            if len(strips) > 1:
-                result = self._pipeline.in_strips(
-                    images, searched, options, strips, clock, on_strip
-                )
+            if len(tiles) > 1:
+                result = self._pipeline.in_tiles(images, searched, options, tiles, clock, on_tile)
             else:
                 costs = self._pipeline.matching_costs(*images, searched, clock)
                 result = self._pipeline.optimise(costs, images, searched, options, volumes, clock)
@@ -444,31 +442,23 @@ class Stereo:
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
-    def _plan(
+    def _tiles(
         self,
         left: np.ndarray,
         label_range: LabelRange,
         options: MatchOptions,
         max_memory: int | None,
         volumes: bool,
-    ) -> list[Strip]:
-        """The strips that the memory suffices for; one if it suffices for everything."""
+    ) -> list[Tile]:
+        """The tiles that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
         if volumes:  # which are complete, or of no use
             self._require_memory(left, label_range, method)
-            return plan_strips(height, height, 0)
-        rows = rows_at_once(
-            self.model,
-            height,
-            width,
-            label_range.count,
-            self.backend,
-            method,
-            self.threads,
-            max_memory,
+            return whole(height, width)
+        return tiles_that_fit(
+            self.model, height, width, label_range, self.backend, method, self.threads, max_memory
         )
-        return plan_strips(height, rows, overlap_of(self.model))
 
     def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""

@@ -138,7 +138,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--max-memory",
     type=ByteCount(),
     metavar="SIZE",
-    help="Memory that hstereo may use, such as 4G; what needs more is computed in strips of rows.  "
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in tiles.  "
     "[default: 80 % of what is free]",
 )
 @click.option(
@@ -262,8 +262,8 @@ def infer(
                 max_memory=max_memory,
                 volumes=wants_volumes,
                 on_stage=show,
-                on_strip=lambda done, all_: progress.advance(
-                    done / all_, f"strip {done + 1} of {all_}"
+                on_tile=lambda done, all_: progress.advance(
+                    done / all_, f"tile {done + 1} of {all_}"
                 ),
             )
         else:

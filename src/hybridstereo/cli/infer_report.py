@@ -63,7 +63,7 @@ def infer_report(
             "at_ends": result.at_range_ends,
         },
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
-        "strips": result.strips,
+        "tiles": result.tiles,
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,
