@@ -105,9 +105,10 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
         width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
         advance: Any,
     ) -> None:  # fmt: skip
-        # left: (H, W, C); right: (H, other W, C); offsets, fractions: (K,), see `label_positions`; volume:
-        # (H, W, K); firsts: (chunks + 1,), the first label of each chunk of offsets; highest: the
-        # largest offset; advance: from the highest offset of a chunk to that of the next.
+        # left: (H, W, C); right: (H, other_width, C); offsets, fractions: (K,), see
+        # `label_positions`; volume: (H, W, K); firsts: (chunks + 1,), the first label of each chunk
+        # of offsets; highest: the largest offset; advance: from the highest offset of a chunk to
+        # that of the next.
         shared = cuda.shared.array(places, real, ALIGNMENT)
         thread = uint32(cuda.threadIdx.x)
         lane = uint32(thread % _WARP)

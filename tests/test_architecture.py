@@ -28,7 +28,7 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "scalebar"},
     {"rectified_files"},
     {
         "features",
@@ -41,8 +41,9 @@ LAYERS = (
         "pair_check",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options", "faults", "result", "tiles"},
+    {"models", "memory", "options", "faults", "result", "tiles", "work"},
     {"pipeline"},
+    {"scout"},
     {"stereo"},
     {"evaluation", "bench"},
     {"training"},  # validates by the rules of the evaluation

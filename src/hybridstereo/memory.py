@@ -14,15 +14,15 @@ from .labels import LabelRange
 from .model import StereoModel
 from .system import available_memory, format_bytes, resident_memory
 from .tiles import (
-    Tile,
+    ImageTile,
     fewest_columns,
     fewest_rows,
     plan_tiles,
     whole,
     widest_right,
     widths_to_try,
-    work_of,
 )
+from .work import stage_work
 
 _FLOAT = 4
 
@@ -163,7 +163,7 @@ def tiles_that_fit(
     method: str = "crf",
     threads: int | None = None,
     max_memory: int | None = None,
-) -> list[Tile]:
+) -> list[ImageTile]:
     """The tiles in which an inference fits: one, or those that take the least time (`tiles`).
 
     Parameters
@@ -193,6 +193,11 @@ def tiles_that_fit(
     room = limit if on_device else limit - _WHOLE_MAP * height * width
     if not on_device and _WHOLE_VIEWS * height * width > limit:
         room = 0
+
+    def work(tiles: list[ImageTile]) -> float:
+        one_by_one = (stage_work(model, tile, label_range.count, method) for tile in tiles)
+        return sum(sum(stages.values()) for stages in one_by_one)
+
     plans = []
     for columns in widths_to_try(width, model):
         right = widest_right(width, columns, label_range, model)
@@ -204,7 +209,7 @@ def tiles_that_fit(
         if rows is not None:
             plans.append(plan_tiles(height, width, (rows, columns), label_range, model))
     if plans:
-        return min(plans, key=lambda tiles: work_of(tiles, label_range.count))
+        return min(plans, key=work)
     least = min(height, fewest_rows(model)), min(width, fewest_columns(model))
 
     def least_need(count: int) -> int:

@@ -6,7 +6,7 @@ Arrays that are known to be good in, a result out; `hybridstereo.stereo` looks a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -33,10 +33,7 @@ from .model import StereoModel, on_device
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
-from .tiles import CompleteViews, Tile
-
-OnTile = Callable[[int, int], None]
-"""Called before each tile with how many are done, and how many there are."""
+from .tiles import CompleteViews, ImageTile, OnTile
 
 
 class Pipeline:
@@ -179,7 +176,7 @@ class Pipeline:
         images: tuple[np.ndarray, np.ndarray],
         label_range: LabelRange,
         options: MatchOptions,
-        tiles: Sequence[Tile],
+        tiles: Sequence[ImageTile],
         clock: StageClock,
         on_tile: OnTile | None,
     ) -> StereoResult:

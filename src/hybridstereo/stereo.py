@@ -24,16 +24,18 @@ from .labels import LabelRange, labels_for
 from .limits import MAX_PIXELS
 from .memory import require_memory, tiles_that_fit
 from .model import StereoModel
-from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
+from .models.zoo import DEFAULT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pair_check import Finding, check_pair
-from .pipeline import OnTile, Pipeline
+from .pipeline import Pipeline
 from .pyramid import half_size
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
-from .search_range import believed, coarse_views, covering_range
-from .tiles import Tile, whole
+from .scout import Scout
+from .search_range import covering_range
+from .tiles import ImageTile, OnTile, whole
+from .work import OnProgress, WorkShares, stage_work
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
@@ -88,7 +90,7 @@ class Stereo:
         self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
         self._pipeline = Pipeline(self.model, self.backend)
-        self._scout: Stereo | None = None  # the small model of `_coarse_match`, once it is needed
+        self._scout = Scout(self.backend, self.threads)
 
     def __repr__(self) -> str:
         return f"<Stereo: {self.model!r} on {self.device}>"
@@ -139,7 +141,7 @@ class Stereo:
         StereoError
             If an image cannot be used.
         """
-        return covering_range(*self._coarse_match(*self._read_pair(left, right, channels)))
+        return covering_range(self._scout.match(*self._read_pair(left, right, channels)))
 
     def check(
         self,
@@ -166,21 +168,16 @@ class Stereo:
             If an image cannot be used.
         """
         images = self._read_pair(left, right, channels)
-        with opencv_threads(self.threads):
-            findings = check_pair(*images, lambda *views: self._coarse_match(*views)[:2])
-        return [x for x in findings if not (rectify and x.correctable)]
 
-    def _coarse_match(
-        self, left: np.ndarray, right: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """A disparity map of fewer pixels, where it is believed, and pixels per pixel of it."""
-        if self._scout is None:
-            self._scout = Stereo(SCOUT_MODEL, self.backend, self.threads)
-        views = coarse_views(left, right)
-        result = self._scout.match(views.left, views.right, labels=views.label_range, volumes=True)
-        labels = np.rint(result.unrefined - views.label_range.minimum).astype(np.intp)
-        mask = believed(cast(np.ndarray, result.costs), labels, views.label_range)
-        return result.disparity, mask, views.factor
+        def look(
+            first: np.ndarray, second: np.ndarray, halvings: int
+        ) -> tuple[np.ndarray, np.ndarray]:
+            seen = self._scout.match(first, second, halvings)
+            return seen.disparity, seen.mask
+
+        with opencv_threads(self.threads):
+            findings = check_pair(*images, look)
+        return [x for x in findings if not (rectify and x.correctable)]
 
     def match(
         self,
@@ -204,6 +201,7 @@ class Stereo:
         max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
         on_tile: OnTile | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
 
@@ -250,6 +248,9 @@ class Stereo:
         on_tile
             Called before each tile with how many are done and how many there are, if there are
             several.
+        on_progress
+            Called when a stage of the map begins, with the shares of its work that are done by
+            now and when the stage ends (`work`).
 
         Raises
         ------
@@ -272,7 +273,7 @@ class Stereo:
             found = None
             if disparities == "auto" or (disparities is None and search_range is None):
                 with clock.stage("range"):
-                    found = covering_range(*self._coarse_match(left_image, right_image))
+                    found = covering_range(self._scout.match(left_image, right_image))
                 range_from = "model" if found is None else "pair"
             elif disparities is None:
                 range_from = "data set"
@@ -292,6 +293,12 @@ class Stereo:
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
         tiles = self._tiles(images[0], searched, options, max_memory, volumes)
+        if on_progress is not None:
+            asked = cast(str, options.method), cast(int, options.iterations)
+            work = (stage_work(self.model, tile, searched.count, *asked) for tile in tiles)
+            shares = WorkShares(on_progress, work)
+            clock.listen(shares.begin_stage)
+            on_tile = shares.telling_tiles(on_tile)
         with kernels.limited_threads(self.threads):
             if len(tiles) > 1:
                 result = self._pipeline.in_tiles(images, searched, options, tiles, clock, on_tile)
@@ -449,7 +456,7 @@ class Stereo:
         options: MatchOptions,
         max_memory: int | None,
         volumes: bool,
-    ) -> list[Tile]:
+    ) -> list[ImageTile]:
         """The tiles that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)

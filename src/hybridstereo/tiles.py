@@ -9,12 +9,15 @@ distance from the cut.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .features import Place, Statistics, padding_of
 from .labels import LabelRange
 from .model import StereoModel
+
+OnTile = Callable[[int, int], None]
+"""Called before each tile with how many are done, and how many there are."""
 
 CRF_PIXELS = 48
 """Further rows and columns for the CRF, beyond those that the networks see (docs/model.md 14)."""
@@ -25,9 +28,6 @@ _ALIGNMENT = 4
 _SMOOTHING = 4  # pixels that the contrast weights see around one, or fewer
 # Of a tile, without those around it: smaller ones are not worth the work.
 _FEWEST_ROWS, _FEWEST_COLUMNS = 16, 64
-# The networks work on a pixel of a view about as long as correlation and CRF on so many labels
-# (`hstereo bench`).
-_NETWORK_LABELS = 40
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ImageTile:
     """A part of the left image, and the columns of the right one that its labels look at.
 
     Attributes
@@ -124,9 +124,9 @@ def overlap_of(model: StereoModel) -> int:
     return _aligned(network_reach(model) + CRF_PIXELS)
 
 
-def whole(height: int, width: int) -> list[Tile]:
+def whole(height: int, width: int) -> list[ImageTile]:
     """One tile, which is the image."""
-    return [Tile(Extent(0, 0, height, height), Extent(0, 0, width, width), (0, width))]
+    return [ImageTile(Extent(0, 0, height, height), Extent(0, 0, width, width), (0, width))]
 
 
 def plan_tiles(
@@ -135,14 +135,14 @@ def plan_tiles(
     most: tuple[int, int],
     label_range: LabelRange,
     model: StereoModel,
-) -> list[Tile]:
+) -> list[ImageTile]:
     """Divide an image into tiles that are computed from ``most`` rows and columns at most.
 
     The tiles are about equally large.
     """
     overlap, reach = overlap_of(model), network_reach(model)
     return [
-        Tile(rows, columns, _right_columns(columns, width, label_range, reach))
+        ImageTile(rows, columns, _right_columns(columns, width, label_range, reach))
         for rows in _divide(height, most[0], overlap, _FEWEST_ROWS)
         for columns in _divide(width, most[1], overlap, _FEWEST_COLUMNS)
     ]
@@ -175,18 +175,6 @@ def widths_to_try(width: int, model: StereoModel) -> Iterator[int]:
         columns = _aligned(-(-width // across)) + 2 * overlap
         if columns < width:
             yield columns
-
-
-def work_of(tiles: Sequence[Tile], label_count: int) -> int:
-    """How long tiles take, compared with other tiles of the same image."""
-    return sum(
-        tile.rows.length
-        * (
-            tile.columns.length * (label_count + _NETWORK_LABELS)
-            + (tile.right[1] - tile.right[0]) * _NETWORK_LABELS
-        )
-        for tile in tiles
-    )
 
 
 def _divide(length: int, most: int, overlap: int, fewest: int) -> list[Extent]:

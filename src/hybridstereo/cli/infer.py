@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ import click
 
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
-from .check import finding_reports, tell_findings
-from .infer_report import infer_report, tell_range
+from .check import tell_findings
+from .infer_report import closing_line, infer_report, tell_details, tell_range
 from .options import (
     ByteCount,
     LabelCount,
@@ -28,7 +29,7 @@ from .options import (
     refine_option,
     threads_option,
 )
-from .progress import Progress
+from .progress import MapProgress
 
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
@@ -53,9 +54,11 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option(
     "-o",
     "--output",
+    "maps",
     metavar="FILE",
+    multiple=True,
     help="Disparity map to write; the suffix picks the format: .pfm, .png (KITTI, 16 bit, x256), "
-    ".npy or .tif (float). '-' writes PFM to standard output.  "
+    ".npy or .tif (float). '-' writes PFM to standard output. May be repeated.  "
     "[default: <left>_disparity.pfm in this folder; Teddy_im0_disparity.pfm for Teddy/im0.png]",
 )
 @click.option(
@@ -69,6 +72,11 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     metavar="A:B",
     help="Disparities of the first and the last colour, so that pictures of a sequence can be "
     "compared.  [default: 1st and 99th percentile of the map]",
+)
+@click.option(
+    "--scale-bar",
+    is_flag=True,
+    help="Draw which colour is which disparity beside the colour picture.",
 )
 @click.option(
     "--model",
@@ -172,12 +180,15 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     is_flag=True,
     help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard error but errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Also say how the map was computed.")
 def infer(
     left: str,
     right: str | None,
-    output: str | None,
+    maps: tuple[str, ...],
     color: str | None,
     color_range: tuple[float, float] | None,
+    scale_bar: bool,
     model: str,
     calib: str | None,
     rectify: bool,
@@ -193,6 +204,8 @@ def infer(
     device: str,
     threads: int | None,
     as_json: bool,
+    quiet: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Compute the disparity map of the LEFT image of a rectified pair.
@@ -214,11 +227,18 @@ def infer(
         raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
     if strict and (volume is not None or not check):
         raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
-    if output is None:
-        output, default_color = _default_outputs(left)
-        color = color or default_color
-    if as_json and output == "-":
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other.")
+    if not maps:
+        default_map, default_color = _default_outputs(left)
+        maps, color = (default_map,), color or default_color
+    if scale_bar and color is None:
+        raise click.UsageError("--scale-bar belongs to a colour picture: give --color, too.")
+    if as_json and "-" in maps:
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    if maps.count("-") > 1:
+        raise click.UsageError("'-o -' is given twice.")
+    begun = time.monotonic()
     from ..clock import StageClock
     from ..io.atomic import check_distinct
     from ..io.images import read_image, read_pair
@@ -226,12 +246,12 @@ def infer(
     from ..options import MatchOptions
     from ..stereo import Stereo
 
-    _check_outputs(output, color, save_volume, save_volume_crf)
-    check_distinct(
-        inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
-    )
+    paths = (*maps, *(x for x in (color, save_volume, save_volume_crf) if x is not None))
+    _check_outputs(maps, color, save_volume, save_volume_crf)
+    check_distinct(inputs=(left, right, calib, volume), outputs=paths)
+    progress = MapProgress(quiet=quiet)
     stereo = Stereo(model, device, threads)
-    announce_device(device)
+    announce_device(device, progress.message)
     settings = MatchOptions(**options)
     method = str(settings.resolved(stereo.model.config).method)
     if save_volume_crf is not None and method != "crf":
@@ -241,7 +261,8 @@ def infer(
         )
     wants_volumes = save_volume is not None or save_volume_crf is not None
     findings: list[Finding] | None = None
-    with Progress() as progress:
+    stated_by: str | None = None
+    with progress:
         show = progress.stage
         clock = StageClock(show)
         if volume is None:
@@ -253,7 +274,7 @@ def infer(
                 tell_findings(findings, strict, progress.message)
             chosen = vars(settings)
             if calib is not None and settings.disparities == "auto":
-                chosen = _calibrated(calib, stereo, settings)
+                chosen, stated_by = _calibrated(calib, stereo, settings), calib
             result = stereo.match(
                 *pair,
                 **chosen,
@@ -262,37 +283,40 @@ def infer(
                 max_memory=max_memory,
                 volumes=wants_volumes,
                 on_stage=show,
-                on_tile=lambda done, all_: progress.advance(
-                    done / all_, f"tile {done + 1} of {all_}"
-                ),
+                on_tile=progress.tile,
+                on_progress=progress.share,
             )
         else:
             show("reading")
             image = read_image(left, max_pixels)
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
-    result = replace(result, seconds={**clock.seconds, **result.seconds})
+        result = replace(result, seconds={**clock.seconds, **result.seconds})
+        show("writing")
+        replaced = [path for path in paths if path != "-" and os.path.exists(path)]
+        outputs = _write_map(result, maps, color, color_range, scale_bar)
+        for name, path, values in (
+            ("volume", save_volume, result.costs),
+            ("volume_crf", save_volume_crf, result.minorant),
+        ):
+            if path is not None and values is not None:
+                label_range = result.label_range
+                write_volume(path, values, label_range.minimum, label_range.step)
+                outputs[name] = path
+    files = [path for path in paths if path != "-"]
+    tell = progress.message
     if result.rectification is not None:
-        click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
-    paths = (output, color, save_volume, save_volume_crf)
-    replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
-    outputs = _write_map(result, output, color, color_range)
-    for name, path, values in (
-        ("volume", save_volume, result.costs),
-        ("volume_crf", save_volume_crf, result.minorant),
-    ):
-        if path is not None and values is not None:
-            label_range = result.label_range
-            write_volume(path, values, label_range.minimum, label_range.step)
-            outputs[name] = path
-    tell_range(result)
+        tell(f"hstereo: {result.rectification.describe()}.")
+    tell_range(result, tell)
     for path in replaced:
-        click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
+        tell(f"hstereo: {path} was there already and has been replaced")
+    if verbose:
+        tell_details(stereo, result, model, method, tell)
+    tell(closing_line(result, time.monotonic() - begun, files, stated_by))
     if as_json:
-        report = infer_report(stereo, result, model, method, outputs)
-        report["check"] = None if findings is None else finding_reports(findings)
+        report = infer_report(stereo, result, model, method, outputs, files, findings)
         click.echo(json.dumps(report))
     else:
-        for path in outputs.values():
+        for path in files:
             click.echo(path)
 
 
@@ -311,13 +335,14 @@ def _default_outputs(left: str) -> tuple[str, str]:
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
 
 
-def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None:
+def _check_outputs(maps: Sequence[str], color: str | None, *volumes: str | None) -> None:
     """Refuse what can be refused before the work, not after it."""
     from ..io.disparity import check_output
     from ..io.images import check_image_output
     from ..io.volumes import check_volume_output
 
-    check_output(output)
+    for path in maps:
+        check_output(path)
     if color is not None:
         check_image_output(color)
     for path in volumes:
@@ -342,9 +367,6 @@ def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str,
         step=settings.step,
         paper_labels=settings.paper_labels,
         found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
-    )
-    click.echo(
-        f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {calib}", err=True
     )
     others = {name: getattr(settings, name) for name in ("iterations", "method", "refine")}
     return {"labels": labels, **others}
@@ -387,20 +409,26 @@ def _optimise(
 
 def _write_map(
     result: StereoResult,
-    output: str,
+    maps: Sequence[str],
     color: str | None,
     color_range: tuple[float, float] | None,
+    scale_bar: bool,
 ) -> dict[str, str]:
-    """Write the map and its picture; returns what was written where."""
-    from ..io.color import colorize
+    """Write the map and its picture; returns what was written where, of several maps the first."""
+    from ..io.color import colorize, robust_range
     from ..io.images import write_image
+    from ..scalebar import with_scale_bar
 
     outputs = {}
-    result.save(output)
-    if output != "-":
-        outputs["disparity"] = output
+    for path in maps:
+        result.save(path)
+        if path != "-":
+            outputs.setdefault("disparity", path)
     if color is not None:
-        low, high = color_range or (None, None)
-        write_image(color, colorize(result.disparity, lo=low, hi=high))
+        low, high = color_range or robust_range(result.disparity)
+        if not low < high:  # a map of one value
+            low, high = low - 0.5, high + 0.5
+        picture = colorize(result.disparity, lo=low, hi=high)
+        write_image(color, with_scale_bar(picture, low, high) if scale_bar else picture)
         outputs["color"] = color
     return outputs
