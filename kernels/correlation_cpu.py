@@ -75,8 +75,11 @@ def _add(a: Any, b: Any) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
-def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
-    """costs = -softmax(scores), pointers to K; the scores are overwritten."""
+def _negated_softmax(scores: Any, costs: Any, label_count: int, unseen: Any) -> None:
+    """costs = -softmax(scores), pointers to K; the scores are overwritten.
+
+    ``unseen``: further labels per label but one.
+    """
     restrict_arguments()
     shift = -scores[0]
     for k in range(1, label_count):
@@ -86,7 +89,7 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
         value = simd.exp(scores[k] + shift)
         scores[k] = value
         total = _add(total, value)
-    total = -total
+    total = -(total + unseen * (total - type(shift)(1)))  # the best label has 1
     for k in range(label_count):
         costs[k] = scores[k] / total
 
@@ -115,6 +118,7 @@ def _correlate_row(
     buffer: Any,
     scores: Any,
     volume: Any,
+    unseen: Any,
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
@@ -153,10 +157,13 @@ def _correlate_row(
                 _fractional_scores(
                     pixel_zero, x, other, positions.offsets, positions.fractions, pointer_to(scores)
                 )
-            _negated_softmax(pointer_to(scores), advance(pointer_to(volume), x * count), count)
+            costs = advance(pointer_to(volume), x * count)
+            _negated_softmax(pointer_to(scores), costs, count, unseen)
 
 
-def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
+def correlation_forward(
+    left: np.ndarray, right: np.ndarray, disparities: np.ndarray, unseen: float = 0.0
+) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -166,6 +173,9 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    unseen
+        How many further labels the softmax should count with, as likely as those that are there
+        and not the best of their pixel (docs/model.md 4).
 
     Returns
     -------
@@ -176,6 +186,7 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     positions = label_positions(disparities, dtype.type)
     volume = buffers.empty((height, width, positions.label_count), dtype)
+    per_label = dtype.type(unseen / max(positions.label_count - 1, 1))
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
@@ -184,7 +195,9 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
         buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
         scores = np.empty(positions.label_count, dtype)
         for y in rows:
-            _correlate_row(left[y], right[y], positions, panels, pixels, buffer, scores, volume[y])
+            _correlate_row(
+                left[y], right[y], positions, panels, pixels, buffer, scores, volume[y], per_label
+            )
 
     run_tiles(worker, range(height))
     return volume

@@ -58,13 +58,14 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None = None,
+        like: float = 0.0,
     ) -> Array:
         """Images -> features -> correlation -> pyramid -> matching costs, on the device.
 
         ``views`` are those that the images are parts of, if they are; of a tile, labels count from
-        one part to the other.
+        one part to the other.  ``like`` is that of `correlation_forward`.
         """
-        levels = self.level_costs(left, right, label_range, clock, views)
+        levels = self.level_costs(left, right, label_range, clock, views, like)
         if len(levels) == 1:
             return levels[0]
         with clock.stage("pyramid"):
@@ -77,15 +78,19 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None = None,
+        like: float = 0.0,
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock, views)]
+        levels = [self._unary_costs(left, right, label_range, clock, views, like)]
         for level in range(1, 1 + len(self._model.config.pyramid)):
             with clock.stage("pyramid"):
                 left, right = half_size(left), half_size(right)
                 label_range = half_labels(label_range)
                 coarse = views.at_level(level) if views else None
-                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
+                like /= 2
+                levels.append(
+                    self._unary_costs(left, right, label_range, StageClock(), coarse, like)
+                )
         return levels
 
     def _unary_costs(
@@ -95,6 +100,7 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None,
+        like: float,
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self._backend, self._model.unary
@@ -109,7 +115,7 @@ class Pipeline:
             # Popped, so that an input is freed as soon as its features exist.
             features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
         with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range)
+            return correlation_forward(backend, features[0], features[1], label_range, like)
 
     def optimise(
         self,
@@ -179,6 +185,7 @@ class Pipeline:
         tiles: Sequence[ImageTile],
         clock: StageClock,
         on_tile: OnTile | None,
+        like: float = 0.0,
     ) -> StereoResult:
         """The map of tiles, one after the other; see `hybridstereo.tiles`."""
         left, right = images
@@ -199,7 +206,7 @@ class Pipeline:
                 right[tile.rows.computed, slice(*tile.right)],
             )
             between = replace(label_range, minimum=label_range.minimum - tile.shift)
-            costs = self.matching_costs(*parts, between, clock, views)
+            costs = self.matching_costs(*parts, between, clock, views, like)
             result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
             del costs
             here = np.s_[tile.rows.kept_here, tile.columns.kept_here]

@@ -168,15 +168,8 @@ class Stereo:
             If an image cannot be used.
         """
         images = self._read_pair(left, right, channels)
-
-        def look(
-            first: np.ndarray, second: np.ndarray, halvings: int
-        ) -> tuple[np.ndarray, np.ndarray]:
-            seen = self._scout.match(first, second, halvings)
-            return seen.disparity, seen.mask
-
         with opencv_threads(self.threads):
-            findings = check_pair(*images, look)
+            findings = check_pair(*images, self._scout.match)
         return [x for x in findings if not (rectify and x.correctable)]
 
     def match(
@@ -286,12 +279,16 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
+        # A range that was found is short; the penalties suit costs among the model's own labels.
+        own, like = self.model.config.label_range, 0.0
+        if range_from == "pair":
+            like = own.count * own.step / label_range.step
         height, width, _ = left_image.shape
         images, searched = (left_image, right_image), label_range
         if scale > 1:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
-            searched = label_range.reduced(scale)
+            searched, like = label_range.reduced(scale), like / scale
         tiles = self._tiles(images[0], searched, options, max_memory, volumes)
         if on_progress is not None:
             asked = cast(str, options.method), cast(int, options.iterations)
@@ -301,9 +298,11 @@ class Stereo:
             on_tile = shares.telling_tiles(on_tile)
         with kernels.limited_threads(self.threads):
             if len(tiles) > 1:
-                result = self._pipeline.in_tiles(images, searched, options, tiles, clock, on_tile)
+                result = self._pipeline.in_tiles(
+                    images, searched, options, tiles, clock, on_tile, like
+                )
             else:
-                costs = self._pipeline.matching_costs(*images, searched, clock)
+                costs = self._pipeline.matching_costs(*images, searched, clock, None, like)
                 result = self._pipeline.optimise(costs, images, searched, options, volumes, clock)
         result = replace(result, range_from=range_from, rectification=rectification)
         return result if scale == 1 else result.enlarged(scale, height, width, label_range)
