@@ -19,8 +19,8 @@ from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
 from .features import (
-    Place,
     Statistics,
+    Window,
     features_forward,
     network_input,
     pad,
@@ -105,11 +105,11 @@ class Pipeline:
         """Images of one size -> features -> correlation."""
         backend, layers = self._backend, self._model.unary
         none = None, None
-        stats, places = (views.statistics, views.places) if views else (none, none)
+        stats, windows = (views.statistics, views.windows) if views else (none, none)
         with clock.stage("input"):
             inputs = [
-                backend.to_device(network_input(image, layers, of_view, place))
-                for image, of_view, place in zip((left, right), stats, places, strict=True)
+                backend.to_device(network_input(image, layers, of_view, window))
+                for image, of_view, window in zip((left, right), stats, windows, strict=True)
             ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
@@ -196,11 +196,11 @@ class Pipeline:
         for done, tile in enumerate(tiles):
             if on_tile is not None:
                 on_tile(done, len(tiles))
-            places = tuple(
-                Place(tile.rows.begin, first, height, width)
-                for first in (tile.columns.begin, tile.right[0])
+            windows = (
+                Window(tile.rows.begin, tile.columns.begin, height, width),
+                Window(tile.rows.begin, tile.right[0], height, width),
             )
-            views = CompleteViews(places, levels)
+            views = CompleteViews(windows, levels)
             parts = (
                 left[tile.rows.computed, tile.columns.computed],
                 right[tile.rows.computed, slice(*tile.right)],

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from .features import Place, Statistics, padding_of
+from .features import Statistics, Window, padding_of
 from .labels import LabelRange
 from .model import StereoModel
 
@@ -88,13 +88,13 @@ class CompleteViews:
 
     Attributes
     ----------
-    places
+    windows
         Where its parts lie in the left and in the right view.
     levels
         The statistics of the left and of the right view, at this level and at the coarser ones.
     """
 
-    places: tuple[Place, Place]
+    windows: tuple[Window, Window]
     levels: Sequence[tuple[Statistics, Statistics]]
 
     @property
@@ -104,7 +104,7 @@ class CompleteViews:
 
     def at_level(self, level: int) -> CompleteViews:
         """The same at a coarser level, each half the size of the one before."""
-        left, right = (place.reduced(level) for place in self.places)
+        left, right = (window.at_level(level) for window in self.windows)
         return CompleteViews((left, right), self.levels[level:])
 
 
