@@ -59,8 +59,8 @@ class Scout:
         """
         views = coarse_views(left, right, halvings)
         # By their contents: callers may read or convert the same images again.
-        digest = hashlib.blake2b(np.ascontiguousarray(views.left))
-        digest.update(np.ascontiguousarray(views.right))
+        digest = hashlib.blake2b(views.left.tobytes())
+        digest.update(views.right.tobytes())
         key = digest.digest()
         if key not in self._kept:
             found = self._match(views)

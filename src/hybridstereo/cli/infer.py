@@ -341,8 +341,8 @@ def _check_outputs(maps: Sequence[str], color: str | None, *volumes: str | None)
     from ..io.images import check_image_output
     from ..io.volumes import check_volume_output
 
-    for path in maps:
-        check_output(path)
+    for disparity in maps:
+        check_output(disparity)
     if color is not None:
         check_image_output(color)
     for path in volumes:
@@ -419,7 +419,7 @@ def _write_map(
     from ..io.images import write_image
     from ..scalebar import with_scale_bar
 
-    outputs = {}
+    outputs: dict[str, str] = {}
     for path in maps:
         result.save(path)
         if path != "-":
