@@ -26,6 +26,7 @@ __all__ = [
     "is_device",
     "max_threads",
     "network_scratch",
+    "release_memory",
     "reusable_memory",
     "select",
     "set_threads",
@@ -191,6 +192,13 @@ def reusable_memory() -> int:
     from .cpu import buffers
 
     return buffers.kept()
+
+
+def release_memory() -> None:
+    """Give back main memory that the CPU kernels keep for their next arrays."""
+    from .cpu import buffers
+
+    buffers.release()
 
 
 def set_threads(count: int) -> None:

@@ -75,8 +75,11 @@ def _add(a: Any, b: Any) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
-def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
-    """costs = -softmax(scores), pointers to K; the scores are overwritten."""
+def _negated_softmax(scores: Any, costs: Any, label_count: int, unseen: Any) -> None:
+    """costs = -softmax(scores), pointers to K; the scores are overwritten.
+
+    ``unseen``: further labels per label but one.
+    """
     restrict_arguments()
     shift = -scores[0]
     for k in range(1, label_count):
@@ -86,7 +89,7 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
         value = simd.exp(scores[k] + shift)
         scores[k] = value
         total = _add(total, value)
-    total = -total
+    total = -(total + unseen * (total - type(shift)(1)))  # the best label has 1
     for k in range(label_count):
         costs[k] = scores[k] / total
 
@@ -115,14 +118,15 @@ def _correlate_row(
     buffer: Any,
     scores: Any,
     volume: Any,
+    unseen: Any,
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
-    left, right: (W, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C), buffer
-    with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image scores 0
-    and stays in the softmax (docs/model.md 4).
+    left: (W, C); right: (V, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C),
+    buffer with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image
+    scores 0 and stays in the softmax (docs/model.md 4).
     """
-    width, channels = left.shape
+    (width, channels), other = left.shape, right.shape[0]
     count, lanes = scores.size, panels.shape[2]
     _pack_reversed(right, panels)
     for start in range(0, width, TILE_ROWS):
@@ -133,39 +137,45 @@ def _correlate_row(
 
         # Pixels [begin, end) of the other row are seen, which are in panels [first, last).
         begin = max(start + positions.lowest, 0)
-        end = min(start + rows + positions.highest, width)
+        end = min(start + rows + positions.highest, other)
         first = last = 0
         if begin < end:
-            first, last = (width - end) // lanes, (width - 1 - begin) // lanes + 1
+            first, last = (other - end) // lanes, (other - 1 - begin) // lanes + 1
         columns = (last - first) * lanes
         products = buffer[: TILE_ROWS * columns].reshape(TILE_ROWS, columns)
         multiply(pixels, TILE_ROWS, panels[first:last].reshape(-1), products)
 
         for i in range(rows):
             x = start + i
-            origin = i * columns + (width - 1 - first * lanes)
+            origin = i * columns + (other - 1 - first * lanes)
             pixel_zero = advance(pointer_to(buffer), origin)
             if positions.whole:
                 _whole_scores(
-                    pixel_zero, x + positions.offsets[0], width, pointer_to(scores), count
+                    pixel_zero, x + positions.offsets[0], other, pointer_to(scores), count
                 )
             else:
                 _fractional_scores(
-                    pixel_zero, x, width, positions.offsets, positions.fractions, pointer_to(scores)
+                    pixel_zero, x, other, positions.offsets, positions.fractions, pointer_to(scores)
                 )
-            _negated_softmax(pointer_to(scores), advance(pointer_to(volume), x * count), count)
+            costs = advance(pointer_to(volume), x * count)
+            _negated_softmax(pointer_to(scores), costs, count, unseen)
 
 
-def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
+def correlation_forward(
+    left: np.ndarray, right: np.ndarray, disparities: np.ndarray, unseen: float = 0.0
+) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
     ----------
     left, right
-        Features (H, W, C).
+        Features (H, W, C) and (H, V, C); of a tile the right view may be wider.
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    unseen
+        How many further labels the softmax should count with, as likely as those that are there
+        and not the best of their pixel (docs/model.md 4).
 
     Returns
     -------
@@ -176,15 +186,18 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     positions = label_positions(disparities, dtype.type)
     volume = buffers.empty((height, width, positions.label_count), dtype)
+    per_label = dtype.type(unseen / max(positions.label_count - 1, 1))
     lanes = _PANEL_VECTORS * padded_columns(1, dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        panels = np.empty((-(-width // lanes), channels, lanes), dtype)
+        panels = np.empty((-(-right.shape[1] // lanes), channels, lanes), dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
         buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
         scores = np.empty(positions.label_count, dtype)
         for y in rows:
-            _correlate_row(left[y], right[y], positions, panels, pixels, buffer, scores, volume[y])
+            _correlate_row(
+                left[y], right[y], positions, panels, pixels, buffer, scores, volume[y], per_label
+            )
 
     run_tiles(worker, range(height))
     return volume

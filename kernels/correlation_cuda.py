@@ -99,14 +99,16 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     array = f"{dtype}[::1]"
 
     @cudalib.kernel(f"{array}, {array}, int32[::1], {array}, int32[::1], {array}, " + ", ".join(
-        ["int32"] * 6), threads=_THREADS)  # fmt: skip
+        ["int32"] * 7) + f", {dtype}", threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
-        width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any, advance: Any,
+        width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
+        advance: Any, unseen: Any,
     ) -> None:  # fmt: skip
-        # left, right: (H, W, C); offsets, fractions: (K,), see `label_positions`; volume:
-        # (H, W, K); firsts: (chunks + 1,), the first label of each chunk of offsets; highest: the
-        # largest offset; advance: from the highest offset of a chunk to that of the next.
+        # left: (H, W, C); right: (H, other_width, C); offsets, fractions: (K,), see
+        # `label_positions`; volume: (H, W, K); firsts: (chunks + 1,), the first label of each chunk
+        # of offsets; highest: the largest offset; advance: from the highest offset of a chunk to
+        # that of the next; unseen: further labels per label but one.
         shared = cuda.shared.array(places, real, ALIGNMENT)
         thread = uint32(cuda.threadIdx.x)
         lane = uint32(thread % _WARP)
@@ -141,7 +143,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                 while load < right_loads:
                     pixel = uint32(load // steps)
                     channel = uint32((load - pixel * steps) * step)
-                    bring(right, row, first_pixel + lowest + pixel, width, channels,
+                    bring(right, row, first_pixel + lowest + pixel, other_width, channels,
                           uint32(first_channel + channel), shared,
                           right_base + channel * _RIGHT_STRIDE + pixel,
                           _RIGHT_STRIDE)  # fmt: skip
@@ -178,10 +180,10 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                     x = int32(first_pixel + pixel + offsets[k])
                     product = uint32((offsets[k] - lowest) * _PRODUCT_STRIDE + pixel)
                     score = real(0)
-                    if 0 <= x < width:
+                    if 0 <= x < other_width:
                         if fractions[k] == 0:
                             score = shared[product]
-                        elif x + 1 < width:
+                        elif x + 1 < other_width:
                             before = shared[product]
                             after = shared[uint32(product + _PRODUCT_STRIDE)]
                             score = before + fractions[k] * (after - before)
@@ -204,7 +206,8 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
             while k < label_count:
                 total += exp(volume[uint32(own + k)] - largest)
                 k = uint32(k + _WARP)
-            scale = real(-1) / _warp_sum(total)
+            total = _warp_sum(total)
+            scale = real(-1) / (total + unseen * (total - real(1)))  # the best label has 1
             k = lane
             while k < label_count:
                 volume[uint32(own + k)] = scale * exp(volume[uint32(own + k)] - largest)
@@ -214,16 +217,21 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     return correlate
 
 
-def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudalib.DeviceArray:
+def correlation_forward(
+    left: Any, right: Any, disparities: np.ndarray, unseen: float = 0.0
+) -> cudalib.DeviceArray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
     ----------
     left, right
-        Features (H, W, C).
+        Features (H, W, C) and (H, V, C); of a tile the right view may be wider.
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    unseen
+        How many further labels the softmax should count with, as likely as those that are there
+        and not the best of their pixel (docs/model.md 4).
 
     Returns
     -------
@@ -252,7 +260,8 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
         (cudalib.blocks_for(width, _PIXELS), height), _THREADS,
         left.reshape(-1), right.reshape(-1), cudalib.to_device(positions.offsets),
         cudalib.to_device(positions.fractions), cudalib.to_device(firsts), volume.reshape(-1),
-        width, channels, positions.label_count, chunks, positions.highest, advance,
+        width, right.shape[1], channels, positions.label_count, chunks, positions.highest, advance,
+        unseen / max(positions.label_count - 1, 1),
     )  # fmt: skip
     return volume
 

@@ -37,6 +37,7 @@ __all__ = [
     "KernelCache",
     "cache_folder",
     "kept_kernels",
+    "listen_to_compiling",
     "remove_kernels",
     "why_not_private",
 ]
@@ -54,6 +55,15 @@ _ABANDONED_SECONDS = 3600  # no file takes that long to write
 
 _HEADER = struct.Struct(">8sQ32s")  # mark, length and SHA-256 of what follows
 _MARK = b"HSTEREO1"
+
+
+_on_compiling: Callable[[], None] | None = None
+
+
+def listen_to_compiling(on_compiling: Callable[[], None] | None) -> None:
+    """Have a function called before each kernel that is compiled, since it is not kept; or not."""
+    global _on_compiling
+    _on_compiling = on_compiling
 
 
 @dataclass(frozen=True)
@@ -195,6 +205,8 @@ class KernelCache:
         path = self._path(signature, target_context.codegen())
         payload = None if path is None else _read(path)
         if payload is None:
+            if _on_compiling is not None:
+                _on_compiling()
             return None
         return self.rebuild(target_context, pickle.loads(payload))
 

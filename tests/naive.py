@@ -219,7 +219,7 @@ def scores(phi0: Array, phi1: Array, disparities: npt.ArrayLike) -> Array:
     for y in range(H):
         for x in range(W):
             for k, d in enumerate(disparities):
-                for column, share in neighbours(x - d, W):
+                for column, share in neighbours(x - d, phi1.shape[1]):
                     s[y, x, k] += share * (phi0[y, x] @ phi1[y, column])
     return s
 
@@ -275,8 +275,11 @@ def upsampled(coarse: Array, shape: tuple[int, int, int]) -> Array:
     return interpolated(coarse, np.arange(shape[2]) / 2, 2)
 
 
-def unary_cost(s: Array) -> Array:
-    return -softmax(s)
+def unary_cost(s: Array, unseen: float = 0.0) -> Array:
+    """With so many further labels, each as likely as those but the best are in the mean."""
+    p = softmax(s)
+    others = 1 - p.max(axis=-1, keepdims=True)
+    return -p / (1 + unseen * others / max(p.shape[-1] - 1, 1))
 
 
 @in_float64

@@ -29,8 +29,8 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "display"},
-    {"rig"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "scalebar"},
+    {"rig", "display"},
     {"rectified_files", "depth"},
     {
         "features",
@@ -43,8 +43,9 @@ LAYERS = (
         "pair_check",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options", "faults", "result", "strips"},
+    {"models", "memory", "options", "faults", "result", "tiles", "work"},
     {"pipeline"},
+    {"scout"},
     {"stereo"},
     {"sequence", "opencv_matcher"},
     {"evaluation", "bench", "batch", "streams"},

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from hybridstereo.display import picture_with_scale
+from hybridstereo.display import map_picture
 from hybridstereo.io.color import colorize
 from hybridstereo.io.images import decode_pixels
 from hybridstereo.labels import LabelRange
@@ -21,7 +21,7 @@ def ramp():
 
 
 def test_the_map_stands_beside_a_scale(ramp):
-    picture = picture_with_scale(ramp, 2, 40)
+    picture = map_picture(ramp, (2, 40), scale_bar=True)
     assert picture.shape[0] == 120
     assert picture.shape[1] > 300
     np.testing.assert_array_equal(picture[:, :300], colorize(ramp, 2, 40))
@@ -38,7 +38,9 @@ def test_the_map_stands_beside_a_scale(ramp):
     ("shape", "columns"), [((30, 40), 240), ((3, 500), 500), ((40, 4000), 960), ((5, 1), 240)]
 )
 def test_small_maps_are_enlarged_and_large_ones_reduced(shape, columns):
-    picture = picture_with_scale(np.random.default_rng(0).random(shape).astype(np.float32))
+    picture = map_picture(
+        np.random.default_rng(0).random(shape).astype(np.float32), scale_bar=True, fit=True
+    )
     assert picture.dtype == np.uint8
     assert columns < picture.shape[1] < columns + 90
     assert picture.shape[0] >= 60
@@ -46,7 +48,7 @@ def test_small_maps_are_enlarged_and_large_ones_reduced(shape, columns):
 
 @pytest.mark.parametrize("value", [7.0, np.inf])
 def test_a_flat_map_and_one_without_any_disparity(value):
-    picture = picture_with_scale(np.full((20, 30), value, np.float32))
+    picture = map_picture(np.full((20, 30), value, np.float32), scale_bar=True)
     assert (picture[0, 0] == 0).all() == np.isinf(value)
 
 
@@ -54,7 +56,7 @@ def test_results_show_themselves_in_a_notebook(ramp):
     result = StereoResult(ramp, ramp, LabelRange(0, 64), None, None, {"crf": 0.25})
     png = result._repr_png_()
     decoded = decode_pixels(png, "picture")[..., ::-1]
-    np.testing.assert_array_equal(decoded, picture_with_scale(ramp))
+    np.testing.assert_array_equal(decoded, map_picture(ramp, scale_bar=True, fit=True))
     html = result._repr_html_()
     assert base64.b64decode(re.search(r"base64,([^\"]+)\"", html)[1]) == png
     assert "300x120 pixels, disparities 0 to 63 px, 0.25 s" in html

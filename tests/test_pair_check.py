@@ -13,6 +13,7 @@ import pytest
 from support.misaligned import lowered, misaligned
 
 from hybridstereo.pair_check import Code, check_pair
+from hybridstereo.search_range import CoarseMatch
 from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
 
 HEIGHT, WIDTH = 240, 320
@@ -24,20 +25,20 @@ def views() -> tuple[np.ndarray, np.ndarray]:
     return scene.left, scene.right
 
 
-def no_coarse_match(left, right):
+def no_coarse_match(left, right, halvings):
     pytest.fail("points should have told")
 
 
 def coarse(share: float, disparity: float = 5.0):
     """A coarse match of which so much is believed."""
     mask = np.arange(1000).reshape(20, 50) < 1000 * share
-    return np.full(mask.shape, disparity, np.float32), mask
+    return CoarseMatch(np.full(mask.shape, disparity, np.float32), mask, 4)
 
 
 def answers(*results):
     """A coarse match that gives these results in turn."""
     left_over = list(results)
-    return lambda left, right: left_over.pop(0)
+    return lambda left, right, halvings: left_over.pop(0)
 
 
 def codes(left, right, coarse_match=no_coarse_match) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hybridstereo.labels import LabelRange
-from hybridstereo.search_range import believed, coarse_views, covering_range
+from hybridstereo.search_range import CoarseMatch, believed, coarse_views, covering_range
 from hybridstereo.stereo import Stereo
 from hybridstereo.synthetic import SceneOptions, generate_scene
 
@@ -67,23 +67,23 @@ def everywhere(disparity: np.ndarray) -> np.ndarray:
 def test_a_few_pixels_do_not_make_a_range_and_a_small_object_does():
     background = (5.0, 4000)
     noise = coarse_map(background, (60.0, 2), (70.0, 2))
-    found = covering_range(noise, everywhere(noise), 4)
+    found = covering_range(CoarseMatch(noise, everywhere(noise), 4))
     assert found.maximum < 40
     thing = coarse_map(background, (30.0, 12))
-    assert covering_range(thing, everywhere(thing), 4).maximum >= 120
+    assert covering_range(CoarseMatch(thing, everywhere(thing), 4)).maximum >= 120
 
 
 def test_negative_disparities_need_more_than_chance():
     stray = coarse_map((5.0, 960), (-9.0, 40))
-    assert covering_range(stray, everywhere(stray), 4).minimum >= 0
+    assert covering_range(CoarseMatch(stray, everywhere(stray), 4)).minimum >= 0
     real = coarse_map((5.0, 900), (-9.0, 100))
-    found = covering_range(real, everywhere(real), 4)
+    found = covering_range(CoarseMatch(real, everywhere(real), 4))
     assert -48 <= found.minimum <= -36
 
 
 def test_a_range_far_from_zero_starts_there():
     far = coarse_map((20.0, 500), (25.0, 500))
-    found = covering_range(far, everywhere(far), 4)
+    found = covering_range(CoarseMatch(far, everywhere(far), 4))
     assert 60 < found.minimum <= 80
     assert 100 <= found.maximum < 120
 
@@ -91,9 +91,9 @@ def test_a_range_far_from_zero_starts_there():
 def test_too_few_believed_pixels_show_no_range():
     disparity = coarse_map((5.0, 100))
     mask = np.arange(100)[None] < 20
-    assert covering_range(disparity, mask, 4) is None
-    assert covering_range(disparity, ~mask, 4) is not None
-    assert covering_range(disparity[:, :2], mask[:, :2], 4) is None
+    assert covering_range(CoarseMatch(disparity, mask, 4)) is None
+    assert covering_range(CoarseMatch(disparity, ~mask, 4)) is not None
+    assert covering_range(CoarseMatch(disparity[:, :2], mask[:, :2], 4)) is None
 
 
 def test_range_of_a_generated_scene_covers_its_truth(stereo, scene):

@@ -58,6 +58,12 @@ class Pool:
             self._collect()
             return sum(block.nbytes for block in self._free)
 
+    def release(self) -> None:
+        """Give back what is kept."""
+        with self._lock:
+            self._collect()
+            self._free.clear()
+
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Like ``np.empty``, and begins with a cache line."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
@@ -98,6 +104,7 @@ class Pool:
 
 _POOL = Pool()
 empty = _POOL.empty
+release = _POOL.release
 
 
 def kept() -> int:

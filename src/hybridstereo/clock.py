@@ -20,14 +20,18 @@ class StageClock:
         self, on_stage: OnStage | None = None, wait: Callable[[], None] = lambda: None
     ) -> None:
         self.seconds: dict[str, float] = {}
-        self._on_stage = on_stage
+        self._listeners = [] if on_stage is None else [on_stage]
         self._wait = wait
+
+    def listen(self, on_stage: OnStage) -> None:
+        """Tell this one, too, from now on."""
+        self._listeners.append(on_stage)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time the block as a part of stage ``name``."""
-        if self._on_stage is not None:
-            self._on_stage(name)
+        for on_stage in self._listeners:
+            on_stage(name)
         begin = time.perf_counter()
         try:
             yield

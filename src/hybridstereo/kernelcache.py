@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from .errors import OutputError
@@ -9,6 +10,7 @@ from .kernels.diskcache import (
     FOLDER_VARIABLE,
     cache_folder,
     kept_kernels,
+    listen_to_compiling,
     remove_kernels,
     why_not_private,
 )
@@ -39,6 +41,22 @@ def explain_no_cache() -> str:
         f"compiled kernels are not kept, so every run compiles them anew: {problem};"
         f" set {FOLDER_VARIABLE} to a folder that only you can write"
     )
+
+
+def tell_compiling(tell: Callable[[str], None]) -> None:
+    """Have a line told, once, when kernels are being compiled; see docs/performance.md."""
+
+    def on_compiling() -> None:
+        listen_to_compiling(None)
+        place = cache_folder()
+        if place.root is None or place.folder is None:  # which `explain_no_cache` has explained
+            tell("compiling kernels (about 15 s)")
+        elif any(path.parent == place.folder for path in kept_kernels(place.root)):
+            tell("compiling kernels (once, a few seconds)")
+        else:
+            tell("compiling kernels (once, about 15 s)")
+
+    listen_to_compiling(on_compiling)
 
 
 def clear_cache() -> int:

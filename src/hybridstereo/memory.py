@@ -10,9 +10,19 @@ from collections.abc import Callable, Sequence
 from .errors import OutOfMemoryError
 from .features import ConvLayer
 from .kernels import Backend, chain_scratch, max_threads, network_scratch, reusable_memory
+from .labels import LabelRange
 from .model import StereoModel
-from .strips import FEWEST_ROWS, overlap_of
 from .system import available_memory, format_bytes, resident_memory
+from .tiles import (
+    ImageTile,
+    fewest_columns,
+    fewest_rows,
+    plan_tiles,
+    whole,
+    widest_right,
+    widths_to_try,
+)
+from .work import stage_work
 
 _FLOAT = 4
 
@@ -20,8 +30,9 @@ _FLOAT = 4
 _NORMALISING = 72  # bytes per pixel while an image is padded and normalised in double precision
 _NETWORK_INPUT = 12  # bytes per pixel of what that gives
 _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
-# Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
-_WHOLE_VIEWS = 40
+# Bytes per pixel of the whole image, if there are tiles: the statistics of a view, in double
+# precision, and later the map.
+_WHOLE_VIEWS, _WHOLE_MAP = 40, 8
 # That a map may take: other programs want to live, too, and the estimate is right to a tenth.
 _SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
@@ -38,6 +49,7 @@ def inference_memory(
     label_count: int,
     method: str = "crf",
     threads: int | None = None,
+    right_width: int | None = None,
 ) -> int:
     """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
 
@@ -52,13 +64,21 @@ def inference_memory(
         What is to be computed.
     threads
         How many there are; None: as many as Numba may use.
+    right_width
+        Columns of the right view, which are more in a tile; None: as many as of the left one.
     """
     threads = max_threads() if threads is None else threads
     pixels = height * width
-    features = _FLOAT * pixels * int(model.unary[-1].weight.shape[0])
+    right_width = width if right_width is None else right_width
+    features, right_features = (
+        _FLOAT * height * columns * int(model.unary[-1].weight.shape[0])
+        for columns in (width, right_width)
+    )
     volumes = _volumes(model, height, width, label_count)
-    network = 2 * features + _NETWORK_INPUT * pixels + threads * _scratch(model.unary, width)
-    most = 2 * features + sum(volumes)
+    both = features + right_features
+    inputs = _NETWORK_INPUT * height * max(width, right_width)
+    network = both + inputs + threads * _scratch(model.unary, max(width, right_width))
+    most = both + sum(volumes)
     needs = [network, most + _MAPS * pixels]
     if method == "crf":
         normalising = _NORMALISING * pixels if model.pairwise else 0
@@ -88,19 +108,21 @@ def _scratch(network: Sequence[ConvLayer], width: int) -> int:
     return network_scratch(width, [layer.weight for layer in network]) if network else 0
 
 
-def device_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
+def device_memory(
+    model: StereoModel, height: int, width: int, label_count: int, right_width: int | None = None
+) -> int:
     """Bytes of GPU memory that `Stereo.match` needs at its peak.
 
     Three volumes while the CRF runs, which cannot work in place on a GPU; the features of both
     views and the volumes of all levels; or the features of one view and two layers of the other.
     """
-    pixels = height * width
+    right = height * (width if right_width is None else right_width)
     widest = max(layer.weight.shape[0] for layer in model.unary)
-    features = _FLOAT * pixels * model.unary[-1].weight.shape[0]
+    last = model.unary[-1].weight.shape[0]
+    features = _FLOAT * (height * width + right) * last
     volumes = _volumes(model, height, width, label_count)
-    return int(
-        max(3 * volumes[0], 2 * features + sum(volumes), features + 2 * _FLOAT * pixels * widest)
-    )
+    layers = _FLOAT * (height * width * last + 2 * right * widest)
+    return int(max(3 * volumes[0], features + sum(volumes), layers))
 
 
 def require_memory(
@@ -123,37 +145,45 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    needed = _need(model, width, on_device, method, threads)
-    if free is not None and needed(height, label_count) > free:
-        raise _refusal(needed, height, width, label_count, free, on_device)
+    needed = _need(model, on_device, method, threads)
+    if free is not None and needed(height, width, label_count) > free:
+        fitting = _largest(lambda count: needed(height, width, count) <= free, 1, label_count)
+        raise OutOfMemoryError(
+            f"{width}x{height} pixels with {label_count} disparities need"
+            f" {format_bytes(needed(height, width, label_count))} of {_kind(on_device)}"
+            f" but only {format_bytes(free)} are free",
+            _advice(fitting),
+        )
 
 
-def rows_at_once(
+def tiles_that_fit(
     model: StereoModel,
     height: int,
     width: int,
-    label_count: int,
+    label_range: LabelRange,
     backend: Backend | None = None,
     method: str = "crf",
     threads: int | None = None,
     max_memory: int | None = None,
     beside: int = 0,
-) -> int:
-    """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
+) -> list[ImageTile]:
+    """The tiles in which an inference fits: one, or those that take the least time (`tiles`).
 
     Parameters
     ----------
-    model, height, width, label_count, backend, method, threads
+    model, height, width, backend, method, threads
         As for `require_memory`.
+    label_range
+        What is searched.
     max_memory
         Bytes that the process may use in all, or the GPU; None: most of what is free.
     beside
-        Bytes that the caller is going to keep besides; a strip needs none of them.
+        Bytes that the caller is going to keep besides; a tile needs none of them.
 
     Raises
     ------
     OutOfMemoryError
-        If not even a low strip fits.
+        If not even small tiles fit.
     """
     limit, on_device = _free_memory(backend)
     if max_memory is not None:
@@ -161,52 +191,67 @@ def rows_at_once(
         limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
     if limit is not None:
         limit = int(_SHARE_OF_FREE * limit)
-    needed = _need(model, width, on_device, method, threads)
-    if limit is None or needed(height, label_count) + beside <= limit:
-        return height
-    whole = 0 if on_device else _WHOLE_VIEWS * height * width
-    overlap = overlap_of(model)
+    needed = _need(model, on_device, method, threads)
+    if limit is None or needed(height, width, label_range.count) + beside <= limit:
+        return whole(height, width)
+    # Before the tiles the statistics, beside them the map.
+    room = limit if on_device else limit - _WHOLE_MAP * height * width
+    if not on_device and _WHOLE_VIEWS * height * width > limit:
+        room = 0
 
-    def fits(rows: int) -> bool:
-        return needed(rows, label_count) + whole <= limit
+    def work(tiles: list[ImageTile]) -> float:
+        one_by_one = (stage_work(model, tile, label_range.count, method) for tile in tiles)
+        return sum(sum(stages.values()) for stages in one_by_one)
 
-    rows = _largest(fits, 2 * overlap + FEWEST_ROWS, height)
-    if rows is None:
-        raise _refusal(needed, height, width, label_count, limit, on_device)
-    return rows
+    plans = []
+    for columns in widths_to_try(width, model):
+        right = widest_right(width, columns, label_range, model)
+
+        def fits(rows: int, columns: int = columns, right: int = right) -> bool:
+            return needed(rows, columns, label_range.count, right) <= room
+
+        rows = height if fits(height) else _largest(fits, fewest_rows(model), height)
+        if rows is not None:
+            plans.append(plan_tiles(height, width, (rows, columns), label_range, model))
+    if plans:
+        return min(plans, key=work)
+    least = min(height, fewest_rows(model)), min(width, fewest_columns(model))
+
+    def least_need(count: int) -> int:
+        # The right part has the columns of all labels.
+        return needed(*least, count, min(width, least[1] + int(count * label_range.step)))
+
+    fitting = _largest(lambda count: least_need(count) <= room, 1, label_range.count)
+    raise OutOfMemoryError(
+        f"{width}x{height} pixels with {label_range.count} disparities need"
+        f" {format_bytes(needed(height, width, label_range.count))} of {_kind(on_device)}, but"
+        f" {format_bytes(limit)} may be used, which is too little even for small tiles",
+        _advice(fitting),
+    )
 
 
 def _need(
-    model: StereoModel, width: int, on_device: bool, method: str, threads: int | None
-) -> Callable[[int, int], int]:
-    """Bytes for a number of rows and of labels."""
+    model: StereoModel, on_device: bool, method: str, threads: int | None
+) -> Callable[..., int]:
+    """Bytes for a number of rows, of columns, of labels and of columns of the right view."""
 
-    def needed(rows: int, count: int) -> int:
+    def needed(rows: int, columns: int, count: int, right: int | None = None) -> int:
         if on_device:
-            return device_memory(model, rows, width, count)
-        return inference_memory(model, rows, width, count, method, threads)
+            return device_memory(model, rows, columns, count, right)
+        return inference_memory(model, rows, columns, count, method, threads, right)
 
     return needed
 
 
-def _refusal(
-    needed: Callable[[int, int], int],
-    height: int,
-    width: int,
-    label_count: int,
-    free: int,
-    on_device: bool,
-) -> OutOfMemoryError:
-    """What to say of an inference that does not fit, and what would."""
-    fitting = _largest(lambda count: needed(height, count) <= free, 1, label_count)
-    return OutOfMemoryError(
-        f"{width}x{height} pixels with {label_count} disparities need"
-        f" {format_bytes(needed(height, label_count))} of"
-        f" {'GPU memory' if on_device else 'memory'} but only {format_bytes(free)} are free",
-        "Use smaller images"
-        if fitting is None
-        else f"Use at most `disparities={fitting}` or smaller images",
-    )
+def _kind(on_device: bool) -> str:
+    return "GPU memory" if on_device else "memory"
+
+
+def _advice(fitting: int | None) -> str:
+    """What helps, where at most so many labels fit."""
+    if fitting is None:
+        return "Use smaller images"
+    return f"Use at most `disparities={fitting}` or smaller images"
 
 
 def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:

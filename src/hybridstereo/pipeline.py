@@ -6,7 +6,8 @@ Arrays that are known to be good in, a result out; `hybridstereo.stereo` looks a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -26,16 +27,13 @@ from .features import (
     padding_of,
     statistics,
 )
-from .kernels import Array, Backend
+from .kernels import Array, Backend, release_memory
 from .labels import LabelRange
 from .model import StereoModel, on_device
 from .options import MatchOptions
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
-from .strips import CompleteViews, Strip
-
-OnStrip = Callable[[int, int], None]
-"""Called before each strip with how many are done, and how many there are."""
+from .tiles import CompleteViews, ImageTile, OnTile
 
 
 class Pipeline:
@@ -60,12 +58,14 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None = None,
+        like: float = 0.0,
     ) -> Array:
         """Images -> features -> correlation -> pyramid -> matching costs, on the device.
 
-        ``views`` are those that the images are a strip of, if they are.
+        ``views`` are those that the images are parts of, if they are; of a tile, labels count from
+        one part to the other.  ``like`` is that of `correlation_forward`.
         """
-        levels = self.level_costs(left, right, label_range, clock, views)
+        levels = self.level_costs(left, right, label_range, clock, views, like)
         if len(levels) == 1:
             return levels[0]
         with clock.stage("pyramid"):
@@ -78,15 +78,19 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None = None,
+        like: float = 0.0,
     ) -> list[Array]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock, views)]
+        levels = [self._unary_costs(left, right, label_range, clock, views, like)]
         for level in range(1, 1 + len(self._model.config.pyramid)):
             with clock.stage("pyramid"):
                 left, right = half_size(left), half_size(right)
                 label_range = half_labels(label_range)
                 coarse = views.at_level(level) if views else None
-                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
+                like /= 2
+                levels.append(
+                    self._unary_costs(left, right, label_range, StageClock(), coarse, like)
+                )
         return levels
 
     def _unary_costs(
@@ -96,20 +100,22 @@ class Pipeline:
         label_range: LabelRange,
         clock: StageClock,
         views: CompleteViews | None,
+        like: float,
     ) -> Array:
         """Images of one size -> features -> correlation."""
         backend, layers = self._backend, self._model.unary
-        window, stats = (views.window, views.statistics) if views else (None, (None, None))
+        none = None, None
+        stats, windows = (views.statistics, views.windows) if views else (none, none)
         with clock.stage("input"):
             inputs = [
                 backend.to_device(network_input(image, layers, of_view, window))
-                for image, of_view in zip((left, right), stats, strict=True)
+                for image, of_view, window in zip((left, right), stats, windows, strict=True)
             ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
             features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
         with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range)
+            return correlation_forward(backend, features[0], features[1], label_range, like)
 
     def optimise(
         self,
@@ -125,7 +131,7 @@ class Pipeline:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
         ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a strip of it.  ``warm`` is what the frame before
+        of the complete left view, if they are a part of it.  ``warm`` is what the frame before
         left, and then what this one leaves.
         """
         backend, config = self._backend, self._model.config
@@ -178,33 +184,44 @@ class Pipeline:
             minorant=after,
         )
 
-    def in_strips(
+    def in_tiles(
         self,
         images: tuple[np.ndarray, np.ndarray],
         label_range: LabelRange,
         options: MatchOptions,
-        strips: Sequence[Strip],
+        tiles: Sequence[ImageTile],
         clock: StageClock,
-        on_strip: OnStrip | None,
+        on_tile: OnTile | None,
+        like: float = 0.0,
     ) -> StereoResult:
-        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
-        height, width, _ = images[0].shape
+        """The map of tiles, one after the other; see `hybridstereo.tiles`."""
+        left, right = images
+        height, width, _ = left.shape
         with clock.stage("input"):
             levels = list(zip(*(self._statistics(view) for view in images), strict=True))
         disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
-        for done, strip in enumerate(strips):
-            if on_strip is not None:
-                on_strip(done, len(strips))
-            views = CompleteViews(Window(strip.top, 0, height, width), levels)
-            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
-            costs = self.matching_costs(*parts, label_range, clock, views)
+        for done, tile in enumerate(tiles):
+            if on_tile is not None:
+                on_tile(done, len(tiles))
+            windows = (
+                Window(tile.rows.begin, tile.columns.begin, height, width),
+                Window(tile.rows.begin, tile.right[0], height, width),
+            )
+            views = CompleteViews(windows, levels)
+            parts = (
+                left[tile.rows.computed, tile.columns.computed],
+                right[tile.rows.computed, slice(*tile.right)],
+            )
+            between = replace(label_range, minimum=label_range.minimum - tile.shift)
+            costs = self.matching_costs(*parts, between, clock, views, like)
             result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
             del costs
-            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
-            disparity[strip.first : strip.last] = result.disparity[kept]
-            unrefined[strip.first : strip.last] = result.unrefined[kept]
+            here = np.s_[tile.rows.kept_here, tile.columns.kept_here]
+            disparity[tile.rows.kept, tile.columns.kept] = result.disparity[here]
+            unrefined[tile.rows.kept, tile.columns.kept] = result.unrefined[here]
+        release_memory()  # memory is scarce, and the caller may want to use the map
         return StereoResult(
-            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
+            disparity, unrefined, label_range, None, None, clock.seconds, tiles=len(tiles)
         )
 
     def _statistics(self, image: np.ndarray) -> list[Statistics]:

@@ -36,17 +36,17 @@ class StereoResult:
         Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
         ``model`` because the pair does not show it.
     energy
-        Of the labelling; None without a CRF, or in strips.
+        Of the labelling; None without a CRF, or in tiles.
     bounds
         Lower bound on the energy after every sweep: no labelling has a lower energy than the last
-        one; None without a CRF, or in strips.
+        one; None without a CRF, or in tiles.
     seconds
         By stage, in order.
     costs, minorant
         float32 (H, W, K), the costs before and after the CRF, low is good, if ``volumes`` were
         asked for; there is no minorant without a CRF.
-    strips
-        In how many strips of rows the map was computed (`hybridstereo.strips`).
+    tiles
+        In how many tiles the map was computed (`hybridstereo.tiles`).
     rectification
         How the right view was corrected, if that was asked for.
     """
@@ -61,7 +61,7 @@ class StereoResult:
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
     rectification: Rectification | None = None
-    strips: int = 1
+    tiles: int = 1
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape

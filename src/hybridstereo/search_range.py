@@ -54,10 +54,34 @@ class CoarseViews:
     label_range: LabelRange
 
 
-def coarse_views(left: np.ndarray, right: np.ndarray) -> CoarseViews:
-    """Halve two images (H, W, 3) until matching them costs next to nothing."""
+@dataclass(frozen=True)
+class CoarseMatch:
+    """What matching coarse views shows.
+
+    Attributes
+    ----------
+    disparity
+        (h, w), in coarse pixels.
+    mask
+        Where both views agree on it, bool (h, w).
+    factor
+        Pixels per coarse pixel.
+    """
+
+    disparity: np.ndarray
+    mask: np.ndarray
+    factor: int
+
+
+def coarse_views(left: np.ndarray, right: np.ndarray, halvings: int = 0) -> CoarseViews:
+    """Halve two images (H, W, 3) until matching them costs next to nothing.
+
+    They are halved so many times more if ``halvings`` are asked for.
+    """
     factor = 1
     while left.shape[1] > _WIDEST or (factor < 1 << _HALVINGS and left.shape[1] >= _NARROWEST):
+        left, right, factor = half_size(left), half_size(right), 2 * factor
+    for _ in range(halvings):
         left, right, factor = half_size(left), half_size(right), 2 * factor
     width = left.shape[1]
     below, above = int(_BELOW * width), int(_ABOVE * width)
@@ -101,21 +125,12 @@ def belong_together(mask: np.ndarray) -> bool:
     return bool(np.count_nonzero(mask) >= max(_FEWEST, _SHARE_BELIEVED * mask.size))
 
 
-def covering_range(disparity: np.ndarray, mask: np.ndarray, factor: int) -> LabelRange | None:
-    """The whole disparities that cover what a coarse map shows; None if it shows too little.
-
-    Parameters
-    ----------
-    disparity
-        In coarse pixels, (H, W).
-    mask
-        Where it is believed, bool (H, W).
-    factor
-        Pixels per coarse pixel.
-    """
-    if not belong_together(mask):
+def covering_range(seen: CoarseMatch) -> LabelRange | None:
+    """The whole disparities that cover what a coarse match shows; None if it shows too little."""
+    if not belong_together(seen.mask):
         return None
-    values = np.sort(disparity[mask].astype(np.float64))
+    factor = seen.factor
+    values = np.sort(seen.disparity[seen.mask].astype(np.float64))
     if np.mean(values < _NEGATIVE) < _SHARE_NEGATIVE:
         values = values[values >= _NEGATIVE]
     lowest = _outermost(values, _SHARE_BELOW)

@@ -22,18 +22,20 @@ from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Backend
 from .labels import LabelRange, labels_for
-from .memory import require_memory, rows_at_once
+from .memory import require_memory, tiles_that_fit
 from .model import StereoModel
-from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
+from .models.zoo import DEFAULT_MODEL, load_model
 from .opencv import opencv_threads
 from .options import MatchOptions
 from .pair_check import Finding, check_pair
-from .pipeline import OnStrip, Pipeline
+from .pipeline import Pipeline
 from .pyramid import half_size
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
-from .search_range import believed, coarse_views, covering_range
-from .strips import Strip, overlap_of, plan_strips
+from .scout import Scout
+from .search_range import covering_range
+from .tiles import ImageTile, OnTile, whole
+from .work import OnProgress, WorkShares, stage_work
 
 ImageLike = np.ndarray | str | os.PathLike[str]
 """An array, or the path of an image file (``-`` for standard input)."""
@@ -88,7 +90,7 @@ class Stereo:
         self.backend = cast(Backend, device) if is_open else open_backend(cast(str, device))
         self.threads = checked_threads(threads)
         self._pipeline = Pipeline(self.model, self.backend)
-        self._scout: Stereo | None = None  # the small model of `_coarse_match`, once it is needed
+        self._scout = Scout(self.backend, self.threads)
 
     def __repr__(self) -> str:
         return f"<Stereo: {self.model!r} on {self.device}>"
@@ -139,7 +141,7 @@ class Stereo:
         StereoError
             If an image cannot be used.
         """
-        return covering_range(*self._coarse_match(*self._read_pair(left, right, channels)))
+        return covering_range(self._scout.match(*self._read_pair(left, right, channels)))
 
     def check(
         self,
@@ -167,20 +169,8 @@ class Stereo:
         """
         images = self._read_pair(left, right, channels)
         with opencv_threads(self.threads):
-            findings = check_pair(*images, lambda *views: self._coarse_match(*views)[:2])
+            findings = check_pair(*images, self._scout.match)
         return [x for x in findings if not (rectify and x.correctable)]
-
-    def _coarse_match(
-        self, left: np.ndarray, right: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, int]:
-        """A disparity map of fewer pixels, where it is believed, and pixels per pixel of it."""
-        if self._scout is None:
-            self._scout = Stereo(SCOUT_MODEL, self.backend, self.threads)
-        views = coarse_views(left, right)
-        result = self._scout.match(views.left, views.right, labels=views.label_range, volumes=True)
-        labels = np.rint(result.unrefined - views.label_range.minimum).astype(np.intp)
-        mask = believed(cast(np.ndarray, result.costs), labels, views.label_range)
-        return result.disparity, mask, views.factor
 
     def match(
         self,
@@ -204,7 +194,8 @@ class Stereo:
         max_pixels: int | None = None,
         warm: WarmStart | None = None,
         on_stage: OnStage | None = None,
-        on_strip: OnStrip | None = None,
+        on_tile: OnTile | None = None,
+        on_progress: OnProgress | None = None,
     ) -> StereoResult:
         """Disparity map of the left image of a rectified pair.
 
@@ -239,7 +230,7 @@ class Stereo:
             are in pixels of the views themselves.
         max_memory
             Bytes that the process (or the GPU) may use in all.  What needs more is computed in
-            strips of rows (`strips`).  By default 80 % of what is free, beyond what is in use.
+            tiles (`tiles`).  By default 80 % of what is free, beyond what is in use.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
@@ -249,12 +240,15 @@ class Stereo:
             million (`hybridstereo.limits.allow_pixels`).
         warm
             What the CRF starts with, and then what it leaves for the next frame; see
-            `hybridstereo.sequence`, which looks after it.  Not used in strips.
+            `hybridstereo.sequence`, which looks after it.  Not used in tiles.
         on_stage
             Called with the name of each stage when it begins.
-        on_strip
-            Called before each strip with how many are done and how many there are, if there are
+        on_tile
+            Called before each tile with how many are done and how many there are, if there are
             several.
+        on_progress
+            Called when a stage of the map begins, with the shares of its work that are done by
+            now and when the stage ends (`work`).
 
         Raises
         ------
@@ -277,7 +271,7 @@ class Stereo:
             found = None
             if disparities == "auto" or (disparities is None and search_range is None):
                 with clock.stage("range"):
-                    found = covering_range(*self._coarse_match(left_image, right_image))
+                    found = covering_range(self._scout.match(left_image, right_image))
                 range_from = "model" if found is None else "pair"
             elif disparities is None:
                 range_from = "data set"
@@ -290,20 +284,30 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
+        # A range that was found is short; the penalties suit costs among the model's own labels.
+        own, like = self.model.config.label_range, 0.0
+        if range_from == "pair":
+            like = own.count * own.step / label_range.step
         height, width, _ = left_image.shape
         images, searched = (left_image, right_image), label_range
         if scale > 1:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
-            searched = label_range.reduced(scale)
-        strips = self._plan(images[0], searched, options, max_memory, volumes, warm)
+            searched, like = label_range.reduced(scale), like / scale
+        tiles = self._tiles(images[0], searched, options, max_memory, volumes, warm)
+        if on_progress is not None:
+            asked = cast(str, options.method), cast(int, options.iterations)
+            work = (stage_work(self.model, tile, searched.count, *asked) for tile in tiles)
+            shares = WorkShares(on_progress, work)
+            clock.listen(shares.begin_stage)
+            on_tile = shares.telling_tiles(on_tile)
         with kernels.limited_threads(self.threads):
-            if len(strips) > 1:
-                result = self._pipeline.in_strips(
-                    images, searched, options, strips, clock, on_strip
+            if len(tiles) > 1:
+                result = self._pipeline.in_tiles(
+                    images, searched, options, tiles, clock, on_tile, like
                 )
             else:
-                costs = self._pipeline.matching_costs(*images, searched, clock)
+                costs = self._pipeline.matching_costs(*images, searched, clock, None, like)
                 result = self._pipeline.optimise(
                     costs, images, searched, options, volumes, clock, warm=warm
                 )
@@ -451,7 +455,7 @@ class Stereo:
         dtype = self.model.dtype
         return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
 
-    def _plan(
+    def _tiles(
         self,
         left: np.ndarray,
         label_range: LabelRange,
@@ -459,8 +463,8 @@ class Stereo:
         max_memory: int | None,
         volumes: bool,
         warm: WarmStart | None = None,
-    ) -> list[Strip]:
-        """The strips that the memory suffices for; one if it suffices for everything."""
+    ) -> list[ImageTile]:
+        """The tiles that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
         # A warm start keeps two volumes from one frame to the next.
@@ -470,19 +474,18 @@ class Stereo:
             beside = max(2 * volume - warm.kept_bytes, 0)
         if volumes:  # which are complete, or of no use
             self._require_memory(left, label_range, method)
-            return plan_strips(height, height, 0)
-        rows = rows_at_once(
+            return whole(height, width)
+        return tiles_that_fit(
             self.model,
             height,
             width,
-            label_range.count,
+            label_range,
             self.backend,
             method,
             self.threads,
             max_memory,
             beside,
         )
-        return plan_strips(height, rows, overlap_of(self.model))
 
     def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
         """Refuse a pair that does not fit, before the work."""

@@ -218,11 +218,11 @@ def test_default_output_in_the_scene_s_own_folder(tmp_path, monkeypatch):
 def test_replaced_files_are_named_on_standard_error(capsys, sample_crop, tmp_path):
     color = tmp_path / "c.png"
     arguments = ("infer", *sample_crop, "--disparities", 16, "-o", tmp_path / "d.pfm")
-    assert "replaced" not in run(capsys, *arguments)[2]
+    assert "has been replaced" not in run(capsys, *arguments)[2]
     code, out, err = run(capsys, *arguments, "--color", color)
     assert code == 0
     assert out.splitlines() == [str(tmp_path / "d.pfm"), str(color)]
-    said = [line for line in err.splitlines() if "replaced" in line]
+    said = [line for line in err.splitlines() if "has been replaced" in line]
     assert said == [f"hstereo: {tmp_path / 'd.pfm'} was there already and has been replaced"]
 
 
@@ -240,3 +240,63 @@ def test_color_ranges_that_mean_nothing(capsys, sample_crop, span):
     code, _, err = run(capsys, "infer", *sample_crop, f"--color-range={span}")
     assert code == 2
     assert "--color-range" in err
+
+
+# --- what people read -------------------------------------------------------------------------
+
+
+def test_several_maps_in_several_formats(capsys, sample_crop, tmp_path):
+    maps = [tmp_path / name for name in ("d.pfm", "d.png", "d.npy")]
+    options = [x for path in maps for x in ("-o", path)]
+    report = infer(capsys, sample_crop, *options, "--color", tmp_path / "c.png")
+    assert report["files"] == [*map(str, maps), str(tmp_path / "c.png")]
+    assert report["outputs"]["disparity"] == str(maps[0])
+    exact, rounded, same = (read_disparity(str(path)) for path in maps)
+    assert np.array_equal(exact, same)
+    assert np.abs(exact - rounded)[np.isfinite(rounded)].max() <= 1 / 256
+
+
+def test_the_same_output_twice(capsys, sample_crop, tmp_path):
+    path = tmp_path / "d.pfm"
+    args = ("infer", *sample_crop, "--disparities", 16, "-o", path, "-o", path)
+    assert_one_sentence(*run(capsys, *args), "an output already")
+    code, _, err = run(capsys, "infer", *sample_crop, "-o", "-", "-o", "-")
+    assert (code, "twice" in err) == (2, True)
+
+
+def test_the_last_line_has_range_seconds_and_files(capsys, sample_crop, tmp_path):
+    path = tmp_path / "d.pfm"
+    args = ("infer", *sample_crop, "--disparities", 16, "--no-check", "-o", path)
+    code, out, err = run(capsys, *args)
+    assert (code, out) == (0, f"{path}\n")
+    line = err.splitlines()[-1]
+    assert re.fullmatch(rf"hstereo: disparities 0 to 15; \d+\.\d s; {re.escape(str(path))}", line)
+
+
+def test_quiet_and_verbose(capsys, sample_crop, tmp_path):
+    path = tmp_path / "d.pfm"
+    args = ("infer", *sample_crop, "--disparities", 4, "-o", path)
+    assert run(capsys, *args, "-q") == (0, f"{path}\n", "")
+    plain, verbose = (run(capsys, *args, *more)[2] for more in ([], ["-v"]))
+    added = set(verbose.splitlines()) - set(plain.splitlines())
+    said = "\n".join(added)
+    assert "60x40 pixels, 4 labels, 1 px apart; model general by crf on cpu" in said
+    assert "1 tile" in said
+    assert "unary cnn" in said
+    code, _, err = run(capsys, *args, "-q", "-v")
+    assert (code, "--quiet" in err) == (2, True)
+
+
+def test_errors_are_said_even_when_quiet(capsys, sample_crop, tmp_path):
+    result = run(capsys, "infer", sample_crop[0], tmp_path / "none.png", "-q")
+    assert_one_sentence(*result, "does not exist")
+
+
+def test_scale_bar(capsys, sample_crop, tmp_path):
+    color = tmp_path / "c.png"
+    options = ("-o", tmp_path / "d.npy", "--color-range", "0:30")
+    infer(capsys, sample_crop, *options, "--color", color, "--scale-bar")
+    picture = np.rint(255 * read_image(color)).astype(np.uint8)
+    assert picture.shape[1] > 60
+    code, _, err = run(capsys, "infer", *sample_crop, *options, "--scale-bar")
+    assert (code, "--color" in err) == (2, True)

@@ -7,7 +7,7 @@ import click
 import pytest
 
 from hybridstereo.cli import progress as progress_module
-from hybridstereo.cli.progress import Progress, format_duration
+from hybridstereo.cli.progress import MapProgress, Progress, format_duration
 from hybridstereo.cli.training_progress import TrainingProgress
 
 
@@ -153,3 +153,74 @@ def test_messages_of_a_run_name_the_options_of_the_command():
     with Progress(stream) as progress:
         TrainingProgress(progress, TRAIN).message("Use a smaller `lr`")
     assert stream.getvalue() == "Use a smaller --lr\n"
+
+
+# --- a single map ----------------------------------------------------------------------------
+
+
+def shown(stream: io.StringIO) -> str:
+    """The line that a terminal shows now."""
+    return stream.getvalue().rpartition("\x1b[K")[2]
+
+
+def test_a_map_that_takes_long_gets_a_bar_with_percent_and_time_left(clock):
+    stream = Terminal()
+    progress = MapProgress(stream)
+    progress.stage("input")
+    progress.share(0.0, 0.1)
+    assert shown(stream) == "input ..."
+    clock[0] += 1
+    progress.share(0.1, 0.6)  # a tenth in a second: nine more to go
+    progress.stage("unary_cnn")
+    assert shown(stream) == "[##------------------]  10 %  0:09 left  unary cnn"
+    clock[0] += 2.5  # in the middle of the stage nothing but the clock tells
+    assert progress.estimate() == (pytest.approx(0.35), pytest.approx(6.5))
+    clock[0] += 60  # it is slower than the one before, and still not at its end
+    share, left = progress.estimate()
+    assert 0.5 < share < 0.6
+    assert left > 0
+
+
+def test_tiles_are_counted(clock):
+    stream = Terminal()
+    progress = MapProgress(stream)
+    progress.share(0.0, 0.5)
+    clock[0] += 10
+    progress.tile(1, 2)
+    progress.share(0.5, 0.7)
+    progress.stage("crf")
+    assert shown(stream).endswith("50 %  0:10 left  tile 2 of 2 crf")
+
+
+def test_short_work_gets_no_bar(clock):
+    stream = Terminal()
+    progress = MapProgress(stream)
+    progress.share(0.0, 0.5)
+    clock[0] += 1
+    progress.share(0.5, 1.0)
+    progress.stage("crf")
+    assert "[" not in stream.getvalue().replace("\x1b[K", "")
+
+
+def test_a_log_hears_of_a_map_every_20_seconds(clock):
+    stream = io.StringIO()
+    with MapProgress(stream) as progress:
+        for second in range(50):
+            progress.share(second / 100, (second + 1) / 100)
+            progress.stage("crf")
+            clock[0] += 1
+    assert stream.getvalue().splitlines() == [
+        "hstereo: 20 %, 1:20 left, crf",
+        "hstereo: 40 %, 1:00 left, crf",
+    ]
+
+
+def test_quiet_says_nothing(clock):
+    stream = Terminal()
+    with MapProgress(stream, quiet=True) as progress:
+        progress.share(0.0, 0.5)
+        clock[0] += 10
+        progress.share(0.5, 1.0)
+        progress.stage("crf")
+        progress.message("hstereo: 1 % is wrong")
+    assert stream.getvalue() == ""

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..display import map_picture
 from ..errors import InputError, OutputError
-from ..io.color import colorize
 from ..io.depth import check_depth_output, write_depth
 from ..io.disparity import check_output
 from ..io.images import check_image_output, write_image
@@ -128,9 +128,12 @@ class ColorFile(Output):
     ----------
     color_range
         Disparities of the first and the last colour; None: those of the map.
+    scale_bar
+        Whether a bar says which colour is which disparity.
     """
 
     color_range: tuple[float, float] | None = None
+    scale_bar: bool = False
     kind: ClassVar[str] = "color"
 
     def check_path(self, path: str) -> None:
@@ -139,8 +142,7 @@ class ColorFile(Output):
 
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        low, high = self.color_range or (None, None)
-        write_image(path, colorize(matched.result.disparity, lo=low, hi=high))
+        write_image(path, map_picture(matched.result.disparity, self.color_range, self.scale_bar))
         return 0
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,10 @@ import click
 
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
-from .check import finding_reports, tell_findings
+from .check import tell_findings
 from .infer_depth import DepthRequest, depth_options, rig_report
 from .infer_pairs import many_pairs
-from .infer_report import infer_report, tell_range
+from .infer_report import closing_line, infer_report, tell_details, tell_range
 from .options import (
     ByteCount,
     LabelCount,
@@ -30,7 +31,7 @@ from .options import (
     refine_option,
     threads_option,
 )
-from .progress import Progress
+from .progress import MapProgress
 
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
@@ -55,9 +56,11 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option(
     "-o",
     "--output",
+    "maps",
     metavar="FILE",
+    multiple=True,
     help="Disparity map to write; the suffix picks the format: .pfm, .png (KITTI, 16 bit, x256), "
-    ".npy or .tif (float). '-' writes PFM to standard output.  "
+    ".npy or .tif (float). '-' writes PFM to standard output. May be repeated.  "
     "[default: <left>_disparity.pfm in this folder; Teddy_im0_disparity.pfm for Teddy/im0.png]",
 )
 @click.option(
@@ -71,6 +74,11 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     metavar="A:B",
     help="Disparities of the first and the last colour, so that pictures of a sequence can be "
     "compared.  [default: 1st and 99th percentile of the map]",
+)
+@click.option(
+    "--scale-bar",
+    is_flag=True,
+    help="Draw which colour is which disparity beside the colour picture.",
 )
 @click.option(
     "--model",
@@ -134,7 +142,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--max-memory",
     type=ByteCount(),
     metavar="SIZE",
-    help="Memory that hstereo may use, such as 4G; what needs more is computed in strips of rows.  "
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in tiles.  "
     "[default: 80 % of what is free]",
 )
 @click.option(
@@ -171,12 +179,15 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory; for many "
     "pairs one line for each.",
 )
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing on standard error but errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Also say how the map was computed.")
 def infer(
     left: str,
     right: str | None,
-    output: str | None,
+    maps: tuple[str, ...],
     color: str | None,
     color_range: tuple[float, float] | None,
+    scale_bar: bool,
     model: str,
     depth_request: DepthRequest,
     rectify: bool,
@@ -191,6 +202,8 @@ def infer(
     device: str,
     threads: int | None,
     as_json: bool,
+    quiet: bool,
+    verbose: bool,
     **options: Any,
 ) -> None:
     """Compute the disparity map of the LEFT image of a rectified pair.
@@ -216,11 +229,18 @@ def infer(
         raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
     if strict and (volume is not None or not check):
         raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
-    if output is None:
-        output, default_color = _default_outputs(left)
-        color = color or default_color
-    if as_json and output == "-":
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose contradict each other.")
+    if not maps:
+        default_map, default_color = _default_outputs(left)
+        maps, color = (default_map,), color or default_color
+    if scale_bar and color is None:
+        raise click.UsageError("--scale-bar belongs to a colour picture: give --color, too.")
+    if as_json and "-" in maps:
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    if maps.count("-") > 1:
+        raise click.UsageError("'-o -' is given twice.")
+    begun = time.monotonic()
     from ..clock import StageClock
     from ..io.atomic import check_distinct
     from ..io.images import read_image, read_pair
@@ -228,12 +248,14 @@ def infer(
     from ..options import MatchOptions
     from ..stereo import Stereo
 
-    _check_outputs(output, color, save_volume, save_volume_crf)
+    others = (color, save_volume, save_volume_crf, *depth_request.outputs)
+    paths = (*maps, *(x for x in others if x is not None))
+    _check_outputs(maps, color, save_volume, save_volume_crf)
     depth_request.check_outputs()
-    paths = (output, color, save_volume, save_volume_crf, *depth_request.outputs)
     check_distinct(inputs=(left, right, volume, *depth_request.inputs), outputs=paths)
+    progress = MapProgress(quiet=quiet)
     stereo = Stereo(model, device, threads)
-    announce_device(device)
+    announce_device(device, progress.message)
     settings = MatchOptions(**options)
     method = str(settings.resolved(stereo.model.config).method)
     if save_volume_crf is not None and method != "crf":
@@ -243,59 +265,65 @@ def infer(
         )
     wants_volumes = save_volume is not None or save_volume_crf is not None
     findings: list[Finding] | None = None
-    with Progress() as progress:
+    stated_by: str | None = None
+    with progress:
         show = progress.stage
         clock = StageClock(show)
         if volume is None:
             show("reading")
             pair = read_pair(left, str(right))
             image = pair[0]
-            rig = depth_request.read_rig(image.shape[1], image.shape[0])
+            rig = depth_request.read_rig(image.shape[1], image.shape[0], progress.message)
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
+            chosen, stated_by = depth_request.match_arguments(stereo, settings)
             result = stereo.match(
                 *pair,
-                **depth_request.match_arguments(stereo, settings),
+                **chosen,
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
                 volumes=wants_volumes,
                 on_stage=show,
-                on_strip=lambda done, all_: progress.advance(
-                    done / all_, f"strip {done + 1} of {all_}"
-                ),
+                on_tile=progress.tile,
+                on_progress=progress.share,
             )
         else:
             show("reading")
             image = read_image(left)
-            rig = depth_request.read_rig(image.shape[1], image.shape[0])
+            rig = depth_request.read_rig(image.shape[1], image.shape[0], progress.message)
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
-    result = replace(result, seconds={**clock.seconds, **result.seconds})
+        result = replace(result, seconds={**clock.seconds, **result.seconds})
+        show("writing")
+        replaced = [path for path in paths if path != "-" and os.path.exists(path)]
+        outputs = _write_map(result, maps, color, color_range, scale_bar)
+        outputs |= depth_request.write(result, rig, image, progress.message)
+        for name, path, values in (
+            ("volume", save_volume, result.costs),
+            ("volume_crf", save_volume_crf, result.minorant),
+        ):
+            if path is not None and values is not None:
+                label_range = result.label_range
+                write_volume(path, values, label_range.minimum, label_range.step)
+                outputs[name] = path
+    files = [path for path in paths if path != "-"]
+    tell = progress.message
     if result.rectification is not None:
-        click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
-    replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
-    outputs = _write_map(result, output, color, color_range)
-    outputs |= depth_request.write(result, rig, image)
-    for name, path, values in (
-        ("volume", save_volume, result.costs),
-        ("volume_crf", save_volume_crf, result.minorant),
-    ):
-        if path is not None and values is not None:
-            label_range = result.label_range
-            write_volume(path, values, label_range.minimum, label_range.step)
-            outputs[name] = path
-    tell_range(result)
+        tell(f"hstereo: {result.rectification.describe()}.")
+    tell_range(result, tell)
     for path in replaced:
-        click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
+        tell(f"hstereo: {path} was there already and has been replaced")
+    if verbose:
+        tell_details(stereo, result, model, method, tell)
+    tell(closing_line(result, time.monotonic() - begun, files, stated_by))
     if as_json:
-        report = infer_report(stereo, result, model, method, outputs)
-        report["check"] = None if findings is None else finding_reports(findings)
+        report = infer_report(stereo, result, model, method, outputs, files, findings)
         report["rig"] = rig_report(rig)
         click.echo(json.dumps(report))
     else:
-        for path in outputs.values():
+        for path in files:
             click.echo(path)
 
 
@@ -314,13 +342,14 @@ def _default_outputs(left: str) -> tuple[str, str]:
     return f"{stem}_disparity.pfm", f"{stem}_disparity.png"
 
 
-def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None:
+def _check_outputs(maps: Sequence[str], color: str | None, *volumes: str | None) -> None:
     """Refuse what can be refused before the work, not after it."""
     from ..io.disparity import check_output
     from ..io.images import check_image_output
     from ..io.volumes import check_volume_output
 
-    check_output(output)
+    for disparity in maps:
+        check_output(disparity)
     if color is not None:
         check_image_output(color)
     for path in volumes:
@@ -365,20 +394,21 @@ def _optimise(
 
 def _write_map(
     result: StereoResult,
-    output: str,
+    maps: Sequence[str],
     color: str | None,
     color_range: tuple[float, float] | None,
+    scale_bar: bool,
 ) -> dict[str, str]:
-    """Write the map and its picture; returns what was written where."""
-    from ..io.color import colorize
+    """Write the map and its picture; returns what was written where, of several maps the first."""
+    from ..display import map_picture
     from ..io.images import write_image
 
-    outputs = {}
-    result.save(output)
-    if output != "-":
-        outputs["disparity"] = output
+    outputs: dict[str, str] = {}
+    for path in maps:
+        result.save(path)
+        if path != "-":
+            outputs.setdefault("disparity", path)
     if color is not None:
-        low, high = color_range or (None, None)
-        write_image(color, colorize(result.disparity, lo=low, hi=high))
+        write_image(color, map_picture(result.disparity, color_range, scale_bar))
         outputs["color"] = color
     return outputs

@@ -11,6 +11,7 @@ import click
 
 from ..errors import InputError
 from ..limits import BASELINE, DEPTH, DISPARITY, FOCAL
+from .infer_report import Tell
 from .options import camera_numbers_option, number_type
 
 if TYPE_CHECKING:
@@ -120,22 +121,24 @@ class DepthRequest:
         if self.ply is not None:
             check_ply_output(self.ply)
 
-    def read_rig(self, width: int, height: int) -> StereoRig | None:
+    def read_rig(self, width: int, height: int, tell: Tell) -> StereoRig | None:
         """The cameras, before the work, if they are needed."""
         if self.source is None or self.outputs == (None, None):
             return None
         rig = self.source.read().for_size(width, height)
         if not rig.unit_known:
-            tell_unit(rig)
+            tell_unit(rig, tell)
         return rig
 
-    def match_arguments(self, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:
-        """The arguments of `Stereo.match`, with the range that the calibration states."""
+    def match_arguments(
+        self, stereo: Stereo, settings: MatchOptions
+    ) -> tuple[dict[str, Any], str | None]:
+        """The arguments of `Stereo.match`, and the calibration whose range they hold, if any."""
         from ..batch.work import labelled
 
         source = self.source
         if source is None or not source.calib or settings.disparities != "auto":
-            return vars(settings)
+            return vars(settings), None
         stated = source.stated_range()
         names = " and ".join(source.calib)
         if stated is None and self.outputs == (None, None):
@@ -144,17 +147,10 @@ class DepthRequest:
                 "Leave out `calib`, ask for `depth` or `ply`, or, for Middlebury's format, add a "
                 "line such as ndisp=64 to the file",
             )
-        arguments = labelled(stereo, settings, stated)
-        if stated is not None:
-            labels = arguments["labels"]
-            click.echo(
-                f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {names}",
-                err=True,
-            )
-        return arguments
+        return labelled(stereo, settings, stated), None if stated is None else names
 
     def write(
-        self, result: StereoResult, rig: StereoRig | None, left: np.ndarray
+        self, result: StereoResult, rig: StereoRig | None, left: np.ndarray, tell: Tell
     ) -> dict[str, str]:
         """Write what was asked for; returns what was written where."""
         from ..io.depth import write_depth
@@ -162,7 +158,7 @@ class DepthRequest:
         outputs: dict[str, str] = {}
         if rig is not None and self.depth is not None:
             beyond = write_depth(self.depth, result.depth(rig))
-            tell_beyond(beyond / result.disparity.size, self.depth)
+            tell_beyond(beyond / result.disparity.size, self.depth, tell)
             outputs["depth"] = self.depth
         if rig is not None and self.ply is not None:
             result.points(rig, left, self.max_depth).save(self.ply)
@@ -222,19 +218,15 @@ def rig_report(rig: StereoRig | None) -> dict[str, float] | None:
     return {"focal_pixels": rig.focal, "baseline_metres": rig.baseline, "doffs": rig.doffs}
 
 
-def tell_unit(rig: StereoRig) -> None:
+def tell_unit(rig: StereoRig, tell: Tell) -> None:
     """Say what a calibration does not."""
-    click.echo(
-        f"hstereo: baseline {1000 * rig.baseline:.6g} mm; if its unit is not mm, give --unit",
-        err=True,
-    )
+    tell(f"hstereo: baseline {1000 * rig.baseline:.6g} mm; if its unit is not mm, give --unit")
 
 
-def tell_beyond(share: float, path: str) -> None:
+def tell_beyond(share: float, path: str, tell: Tell) -> None:
     """Say what 16 bits cannot."""
     if share > 0:
-        click.echo(
+        tell(
             f"hstereo: {100 * share:.1f} % of the pixels are farther away than 65.535 m, the most "
-            f"that {path} can hold, and have that depth there; .npy and .tif hold any",
-            err=True,
+            f"that {path} can hold, and have that depth there; .npy and .tif hold any"
         )

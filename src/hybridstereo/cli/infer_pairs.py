@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -21,7 +22,7 @@ from ..limits import COUNT
 from .check import finding_reports
 from .exits import EXIT_INCOMPLETE
 from .infer_depth import depth_request, rig_report
-from .infer_report import MANY_AT_ENDS, infer_report
+from .infer_report import MANY_AT_ENDS, Tell, infer_report
 from .options import CommaSeparated, announce_device
 from .progress import Progress, format_duration
 from .text import with_flags
@@ -133,7 +134,7 @@ def _wants_pairs(params: dict[str, Any]) -> bool:
         raise click.UsageError(
             "Give --pairs, or LEFT and RIGHT: two folders or two patterns in quotes."
         )
-    if params["output"] and params["formats"]:
+    if params["maps"] and params["formats"]:
         raise click.UsageError("Give --format, or --output with {name}, but not both.")
     if params["volume"] is not None:
         raise click.UsageError("--volume is for one pair.")
@@ -186,7 +187,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         index, count = params["shard"]
         pairs = sharded(source, index, count)
         total = None if total is None else len(range(index - 1, total, count))
-    _tell(run_pairs(stereo, pairs, work), total, params["as_json"])
+    _tell(run_pairs(stereo, pairs, work), total, params["as_json"], params["quiet"])
 
 
 def _scale(text: str) -> int:
@@ -235,12 +236,12 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
         PointsFile,
     )
 
-    maps = [params["output"]] if params["output"] else []
+    maps = list(params["maps"])
     if not maps:
         maps = [f"{NAME}.{suffix}" for suffix in dict.fromkeys(params["formats"] or ["pfm"])]
     outputs: list[Output] = [DisparityFile(pattern) for pattern in maps]
     if params["color"] is not None:
-        outputs.append(ColorFile(params["color"], params["color_range"]))
+        outputs.append(ColorFile(params["color"], params["color_range"], params["scale_bar"]))
     if params["save_volume"] is not None:
         outputs.append(CostsFile(params["save_volume"]))
     if params["save_volume_crf"] is not None:
@@ -257,22 +258,26 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
 
 def _kept(model: str, method: str, stereo: Stereo, result: StereoResult) -> dict[str, Any]:
     """What is told of a result."""
-    return infer_report(stereo, result, model, method, {})
+    return infer_report(stereo, result, model, method, {}, [], None)
 
 
-def _tell(outcomes: Iterable[PairOutcome], total: int | None, as_json: bool) -> None:
-    """Print each outcome when it is there, how far the work is, and how it went in all."""
+def _tell(outcomes: Iterable[PairOutcome], total: int | None, as_json: bool, quiet: bool) -> None:
+    """Print each outcome when it is there, how far the work is, and how it went in all.
+
+    If ``quiet``, only failures are told beside what goes to standard output.
+    """
     begun = time.monotonic()
     counts: Counter[str] = Counter()
     notes = _Notes()
     try:
-        with Progress() as progress:
+        with Progress(io.StringIO() if quiet else None) as progress:
             _show(progress, counts, total, 0.0, "")
             for outcome in outcomes:
                 counts[outcome.status] += 1
                 if as_json:
                     click.echo(json.dumps(_report(outcome)))
-                _tell_outcome(outcome, as_json, progress)
+                fail = partial(click.echo, err=True) if quiet else progress.message
+                _tell_outcome(outcome, as_json, progress.message, fail)
                 notes.add(outcome)
                 seconds = time.monotonic() - begun
                 _show(progress, counts, total, seconds, outcome.pair.name)
@@ -283,8 +288,9 @@ def _tell(outcomes: Iterable[PairOutcome], total: int | None, as_json: bool) -> 
             err=True,
         )
         raise
-    notes.tell()
-    _tell_sum(counts, time.monotonic() - begun)
+    if not quiet:
+        notes.tell()
+        _tell_sum(counts, time.monotonic() - begun)
     if counts["failed"]:
         click.get_current_context().exit(EXIT_INCOMPLETE)
 
@@ -303,15 +309,15 @@ def _show(
     progress.advance(fraction, f"{counts.total()}/{total} {name}{rate}".rstrip())
 
 
-def _tell_outcome(outcome: PairOutcome, as_json: bool, progress: Progress) -> None:
+def _tell_outcome(outcome: PairOutcome, as_json: bool, tell: Tell, fail: Tell) -> None:
     """What is written, on standard output, and what is wrong, on standard error."""
     command, name = click.get_current_context().command, outcome.pair.name
     if outcome.error is not None:
         problem = with_flags(str(outcome.error), command)
-        progress.message(f"hstereo: {name} failed: {problem}")
+        fail(f"hstereo: {name} failed: {problem}")
         return
     for finding in outcome.findings or ():
-        progress.message(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
+        tell(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
     if not as_json and outcome.status == "done":
         for files in outcome.files.values():
             for path in files:

@@ -2,43 +2,106 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import click
+from .check import finding_reports
 
 if TYPE_CHECKING:
+    from ..pair_check import Finding
     from ..result import StereoResult
     from ..stereo import Stereo
 
 # Of the pixels on the first or last label: above this the user hears of it.
 MANY_AT_ENDS = 0.01
+# Who chose the labels, as the closing line says it.
+_ORIGINS = {
+    "caller": "",
+    "data set": ", from the data set",
+    "pair": ", found in the pair",
+    "model": ", the model's",
+}
 
 
-def tell_range(result: StereoResult) -> None:
-    """Say which labels were searched if the user did not, and whether they were too few."""
+Tell = Callable[[str], None]
+"""Prints a line on standard error."""
+
+
+def tell_range(result: StereoResult, tell: Tell) -> None:
+    """Say if the labels that were searched may be the wrong ones."""
     label_range = result.label_range
     labels = f"{label_range.minimum:g} to {label_range.maximum:g}"
-    if result.range_from == "pair":
-        click.echo(f"hstereo: disparities {labels}, found in the pair", err=True)
-    elif result.range_from == "model":
-        click.echo(
+    if result.range_from == "model":
+        tell(
             f"hstereo: the views agree at too few points to find the range; searched {labels}, the "
-            "model's default. If that is wrong, give --disparities and --min-disparity.",
-            err=True,
+            "model's default. If that is wrong, give --disparities and --min-disparity."
         )
     if result.at_range_ends > MANY_AT_ENDS:
-        click.echo(
+        tell(
             f"hstereo: {100 * result.at_range_ends:.1f} % of the pixels have the first or the last "
             f"disparity of {labels}: the range may be too short. Give more --disparities, or "
-            "another --min-disparity.",
-            err=True,
+            "another --min-disparity."
         )
+
+
+def closing_line(
+    result: StereoResult, seconds: float, files: Sequence[str], calib: str | None
+) -> str:
+    """Which disparities were searched and who says so, how long it took, and where the map is."""
+    label_range = result.label_range
+    origin = f", from {calib}" if calib is not None else _ORIGINS[result.range_from]
+    labels = f"disparities {label_range.minimum:g} to {label_range.maximum:g}{origin}"
+    where = ", ".join(files) or "standard output"
+    return f"hstereo: {labels}; {seconds:.1f} s; {where}"
+
+
+def tell_details(stereo: Stereo, result: StereoResult, model: str, method: str, tell: Tell) -> None:
+    """What ``--verbose`` adds: how the map was computed, how much memory and time that took."""
+    from ..system import format_bytes
+
+    report = infer_report(stereo, result, model, method, {}, [], None)
+    labels, memory = report["labels"], report["memory"]
+    tell(
+        f"hstereo: {report['width']}x{report['height']} pixels, {labels['count']} labels,"
+        f" {labels['step']:g} px apart; model {model} by {method} on {report['device']} with"
+        f" {report['threads']} threads"
+    )
+    peak = memory["peak_bytes"]
+    tell(
+        f"hstereo: {report['tiles']} {'tile' if report['tiles'] == 1 else 'tiles'}; the whole map"
+        f" was estimated to need {format_bytes(memory['estimated_bytes'])}, the process took"
+        f" {'an unknown amount' if peak is None else format_bytes(peak)} at most"
+    )
+    stages = ", ".join(
+        f"{name.replace('_', ' ')} {seconds:.2f}" for name, seconds in report["seconds"].items()
+    )
+    tell(f"hstereo: seconds: {stages}")
 
 
 def infer_report(
-    stereo: Stereo, result: StereoResult, model: str, method: str, outputs: dict[str, str]
-) -> dict[str, object]:
-    """The object that ``--json`` prints."""
+    stereo: Stereo,
+    result: StereoResult,
+    model: str,
+    method: str,
+    outputs: dict[str, str],
+    files: Sequence[str],
+    findings: Sequence[Finding] | None,
+) -> dict[str, Any]:
+    """The object that ``--json`` prints.
+
+    Parameters
+    ----------
+    stereo, model, method
+        What computed the map, by name.
+    result
+        What came of it.
+    outputs
+        The file of each kind; of several maps, the first.
+    files
+        All of them.
+    findings
+        Of the check; None: there was none.
+    """
     from ..kernels import max_threads
     from ..memory import inference_memory
     from ..system import peak_memory
@@ -48,6 +111,7 @@ def infer_report(
     bounds = None if result.bounds is None else [float(x) for x in result.bounds]
     return {
         "outputs": outputs,
+        "files": list(files),
         "model": model,
         "method": method,
         "device": stereo.device,
@@ -63,7 +127,8 @@ def infer_report(
             "at_ends": result.at_range_ends,
         },
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
-        "strips": result.strips,
+        "check": None if findings is None else finding_reports(findings),
+        "tiles": result.tiles,
         "energy": result.energy,
         "lower_bounds": None if bounds is None else bounds[1::2],
         "lower_bounds_per_sweep": bounds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from ..limits import (
     Limits,
     allow_pixels,
 )
+from .progress import Progress
 
 
 class FiniteRange(click.FloatRange):
@@ -129,19 +131,21 @@ threads_option = click.option(
 )
 
 
-def announce_device(device: str) -> None:
+def announce_device(device: str, tell: Callable[[str], None] | None = None) -> None:
     """Say on standard error what a user may wonder about before the work begins.
 
     That is what ``auto`` takes, where somebody could expect a GPU, and why the device's kernels are
-    compiled again although an earlier run did so.
+    compiled again although an earlier run did so.  When kernels are compiled, that is said, too.
     """
-    from ..kernelcache import explain_no_cache
+    from ..kernelcache import explain_no_cache, tell_compiling
     from ..kernels import explain_choice, select
 
+    tell = tell or Progress().message
     if device == "auto" and (note := explain_choice(select(device))):
-        click.echo(note, err=True)
+        tell(note)
     if note := explain_no_cache():
-        click.echo(f"hstereo: {note}.", err=True)
+        tell(f"hstereo: {note}.")
+    tell_compiling(lambda text: tell(f"hstereo: {text}"))
 
 
 iterations_option = click.option(

@@ -1,0 +1,82 @@
+"""A first look at a pair: a small model matches it at a fraction of its size.
+
+The check of a pair and the search for its range ask the same; what was found is kept for the pair
+that is at work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+
+import numpy as np
+
+from . import kernels
+from .clock import StageClock
+from .kernels import Backend
+from .model import StereoModel
+from .models.zoo import SCOUT_MODEL, load_model
+from .options import MatchOptions
+from .pipeline import Pipeline
+from .search_range import CoarseMatch, CoarseViews, believed, coarse_views
+
+_KEPT = 2  # a pair, and the same with its views exchanged
+
+
+class Scout:
+    """The small model, which is loaded when it is first asked.
+
+    Parameters
+    ----------
+    backend
+        Where to compute.
+    threads
+        CPU threads; None: as many as Numba is set to use.
+    """
+
+    def __init__(self, backend: Backend, threads: int | None) -> None:
+        self._backend = backend
+        self._threads = threads
+        self._kept: dict[bytes, CoarseMatch] = {}
+
+    @cached_property
+    def _model(self) -> StereoModel:
+        return load_model(SCOUT_MODEL)
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self._model, self._backend)
+
+    def match(self, left: np.ndarray, right: np.ndarray, halvings: int = 0) -> CoarseMatch:
+        """Match two views (H, W, 3) of one size; again at no cost if they are the last ones.
+
+        Parameters
+        ----------
+        left, right
+            RGB in [0, 1].
+        halvings
+            How often the coarse views are halved once more: a look that costs an eighth each time.
+        """
+        views = coarse_views(left, right, halvings)
+        # By their contents: callers may read or convert the same images again.
+        digest = hashlib.blake2b(views.left.tobytes())
+        digest.update(views.right.tobytes())
+        key = digest.digest()
+        if key not in self._kept:
+            found = self._match(views)
+            while len(self._kept) >= _KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = found
+        return self._kept[key]
+
+    def _match(self, views: CoarseViews) -> CoarseMatch:
+        images = tuple(x.astype(self._model.dtype, copy=False) for x in (views.left, views.right))
+        labels, clock = views.label_range, StageClock()
+        options = MatchOptions().resolved(self._model.config)
+        with kernels.limited_threads(self._threads):
+            costs = self._pipeline.matching_costs(images[0], images[1], labels, clock)
+            result = self._pipeline.optimise(costs, images, labels, options, True, clock)
+        assert result.costs is not None  # they were asked for
+        chosen = np.rint(result.unrefined - labels.minimum).astype(np.intp)
+        mask = believed(result.costs, chosen, labels)
+        return CoarseMatch(result.disparity, mask, views.factor)
