@@ -16,7 +16,7 @@ from hybridstereo.streams.sinks import (
     ColorVideo,
     MapFiles,
     RawFrames,
-    Window,
+    MapWindow,
     open_sink,
 )
 
@@ -104,7 +104,7 @@ def test_patterns_that_say_nothing(tmp_path, target):
 def test_no_window_with_the_headless_wheel(monkeypatch):
     monkeypatch.setattr(opencv.cv2, "getBuildInformation", lambda: "  GUI:    NONE\n")
     with pytest.raises(InputError, match=r"headless wheel\. Install .opencv-python."):
-        Window(Colors())
+        MapWindow(Colors())
 
 
 def test_no_window_without_a_display(monkeypatch):
@@ -113,6 +113,6 @@ def test_no_window_without_a_display(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InputError, match="no display"):
-        Window(Colors())
+        MapWindow(Colors())
     monkeypatch.setenv("DISPLAY", ":0")
     assert opencv.window_problem() is None

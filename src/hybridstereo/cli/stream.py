@@ -176,7 +176,7 @@ def stream(
     from ..sequence import StereoSequence
     from ..stereo import Stereo
     from ..streams.run import run_stream
-    from ..streams.sinks import Colors, Window, open_sink
+    from ..streams.sinks import Colors, MapWindow, open_sink
     from ..streams.sources import open_pair
 
     check_distinct(inputs=(left, right), outputs=outputs)
@@ -186,7 +186,7 @@ def stream(
         source.rate = fps or source.rate
         sinks = [open_sink(x, source.rate, colors, sys.stdout.buffer) for x in outputs]
         if show:
-            sinks.append(Window(colors))
+            sinks.append(MapWindow(colors))
         stereo = Stereo(model, device, threads)
         announce_device(device)
         sequence = StereoSequence(
@@ -258,7 +258,8 @@ def _summary_text(summary: StreamSummary) -> str:
         "damaged": "ended early; ",
     }
     return (
-        f"{endings.get(summary.ending, '')}{summary.frames} frames in {summary.seconds:.1f} s, "
+        f"{endings.get(summary.ending, '')}{summary.frames}"
+        f" frame{'' if summary.frames == 1 else 's'} in {summary.seconds:.1f} s, "
         f"{summary.rate:.2f} frames/s, latency {1000 * summary.latency(0.5):.0f} ms"
         f" (95 % below {1000 * summary.latency(0.95):.0f} ms), {summary.dropped} dropped"
     )

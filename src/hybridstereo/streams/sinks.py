@@ -182,7 +182,7 @@ class StopStreamError(Exception):
     """The user has closed the window: the stream ends here."""
 
 
-class Window:
+class MapWindow:
     """Shows the maps; ``q``, Esc or closing the window ends the stream.
 
     Raises
