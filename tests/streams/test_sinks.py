@@ -15,8 +15,8 @@ from hybridstereo.streams.sinks import (
     Colors,
     ColorVideo,
     MapFiles,
-    RawFrames,
     MapWindow,
+    RawFrames,
     open_sink,
 )
 
