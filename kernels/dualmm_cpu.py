@@ -5,9 +5,8 @@ The CRF energy of a label map ``x`` on the 4-connected grid is (paper, eq. 1)
     E(x) = sum_i f_i(x_i) + sum_ij w_ij * rho(|x_i - x_j|),   rho = 0, P1, P2 for 0, 1, >= 2.
 
 Dual_MM (paper, sec. 4.2 and algorithm 1) splits it into horizontal and vertical chains and
-alternately moves a *minorant* of one family to the other.  One thread processes one chain at a
-time (`chains`); labels are the contiguous axis, so that every inner loop is a vector loop over
-labels.
+alternately moves a *minorant* of one family to the other.  One thread processes a few neighbouring
+chains at a time, each in a lane of its vectors (`chains`).
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
 from .cpu.jit import compiled
+from .cpu.lanes import LANES
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
-
-# Chains that a thread processes at a time: few, so that the threads finish together.
-_CHAINS_PER_BLOCK = 4
 
 
 def _sweep(
@@ -53,13 +50,13 @@ def _sweep(
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
         for begin in blocks:
-            end = min(begin + _CHAINS_PER_BLOCK, chains)
+            end = min(begin + LANES, chains)
             move_minorants(
                 f, costs, out, weights, winners, begin, end, *grid[1:], *penalties, plain,
                 *scratch, optima,
             )  # fmt: skip
 
-    run_tiles(worker, range(0, chains, _CHAINS_PER_BLOCK))
+    run_tiles(worker, range(0, chains, LANES))
     return float(optima.sum())
 
 

@@ -45,14 +45,14 @@ of the sensor.
 
 **Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
 (`-` reads standard input where that is said). An image, a map or a mask whose header states more
-than 100 million pixels is refused before it is decoded; `hstereo infer --max-pixels` allows more.
+than 100 million pixels is refused before it is decoded; `--max-pixels` allows more.
 
 **Disparity maps.** The suffix picks the format, for reading and for writing:
 
 | suffix | contents | invalid pixels |
 | --- | --- | --- |
 | `.pfm` | little-endian float32, rows from the bottom up | `inf` |
-| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off | 0 |
+| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off, at least 1 | 0 |
 | `.npy` | NumPy float32 (H, W) | `inf` |
 | `.tif`, `.tiff` | float32, one channel | `inf` |
 

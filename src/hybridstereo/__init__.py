@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .models.zoo import load_model
     from .opencv_matcher import OpenCVMatcher
     from .result import StereoResult
+    from .rig import StereoRig, read_rig
     from .sequence import StereoSequence
     from .stereo import Stereo
 
@@ -33,11 +34,13 @@ __all__ = [
     "Stereo",
     "StereoError",
     "StereoResult",
+    "StereoRig",
     "StereoSequence",
     "__version__",
     "load_model",
     "read_disparity",
     "read_pair",
+    "read_rig",
     "write_disparity",
 ]
 
@@ -47,10 +50,12 @@ _HOME = {
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",
+    "StereoRig": "rig",
     "StereoSequence": "sequence",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",
+    "read_rig": "rig",
     "write_disparity": "io.disparity",
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .errors import OutOfMemoryError
 from .features import ConvLayer
-from .kernels import Backend, max_threads, network_scratch, reusable_memory
+from .kernels import Backend, chain_scratch, max_threads, network_scratch, reusable_memory
 from .model import StereoModel
 from .strips import FEWEST_ROWS, overlap_of
 from .system import available_memory, format_bytes, resident_memory
@@ -43,7 +43,8 @@ def inference_memory(
 
     The peak is the largest of three: while the networks run, the features of both views and what
     the threads work with; during the correlation, the features and the volumes of costs, one for
-    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs).
+    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and the
+    chains that the threads work on.
 
     Parameters
     ----------
@@ -68,7 +69,8 @@ def inference_memory(
         if volumes[0] > features or len(volumes) > 1:
             solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
-        needs.append(solving + _MAPS * pixels + kept)
+        chains = threads * chain_scratch(max(height, width), label_count)
+        needs.append(solving + _MAPS * pixels + kept + chains)
     return max(needs) + _SMALL
 
 

@@ -9,10 +9,12 @@ from typing import Literal
 
 import numpy as np
 
+from .depth import PointCloud, depth_map, point_cloud
 from .disparity import enlarged_disparity
 from .io.disparity import write_disparity
 from .labels import LabelRange
 from .rectification import Rectification
+from .rig import StereoRig
 
 RangeOrigin = Literal["caller", "data set", "pair", "model"]
 """Who chose the labels of a result."""
@@ -99,6 +101,32 @@ class StereoResult:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
         write_disparity(os.fspath(path), self.disparity)
+
+    def depth(self, rig: StereoRig) -> np.ndarray:
+        """Distances along the optical axis in metres, float32 (H, W), NaN where there is none.
+
+        Parameters
+        ----------
+        rig
+            The rectified cameras, as `hybridstereo.read_rig` reads them from a calibration.
+        """
+        return depth_map(self.disparity, rig)
+
+    def points(
+        self, rig: StereoRig, left: np.ndarray, max_depth: float | None = None
+    ) -> PointCloud:
+        """The points in space, without those where the depth jumps.
+
+        Parameters
+        ----------
+        rig
+            As for `depth`.
+        left
+            The left image, (H, W, 3) RGB in [0, 1], as `hybridstereo.read_pair` reads it.
+        max_depth
+            Points that are farther away, in metres, are left out.
+        """
+        return point_cloud(self.disparity, rig, left, max_depth)
 
     def enlarged(self, factor: int, height: int, width: int, labels: LabelRange) -> StereoResult:
         """The result of views at 1/``factor`` of their size, as one of the views themselves."""

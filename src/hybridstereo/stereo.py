@@ -22,7 +22,6 @@ from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Backend
 from .labels import LabelRange, labels_for
-from .limits import MAX_PIXELS
 from .memory import require_memory, rows_at_once
 from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
@@ -202,7 +201,7 @@ class Stereo:
         max_memory: int | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
         warm: WarmStart | None = None,
         on_stage: OnStage | None = None,
         on_strip: OnStrip | None = None,
@@ -246,7 +245,8 @@ class Stereo:
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
         max_pixels
-            An image file whose header states more is refused, and not decoded.
+            An image file whose header states more is refused, and not decoded; by default 100
+            million (`hybridstereo.limits.allow_pixels`).
         warm
             What the CRF starts with, and then what it leaves for the next frame; see
             `hybridstereo.sequence`, which looks after it.  Not used in strips.
@@ -376,7 +376,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -436,7 +436,7 @@ class Stereo:
         left: ImageLike,
         right: ImageLike,
         channels: ChannelOrder,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
@@ -492,7 +492,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
+def _read(
+    image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int | None
+) -> np.ndarray:
     if isinstance(image, _PATH):
         return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)

@@ -22,6 +22,7 @@ RECEIVERS = {
         "hybridstereo.options:MatchOptions",
         "hybridstereo.stereo:Stereo",
         "hybridstereo.io.images:read_image",
+        "hybridstereo.batch.work:PairWork",
     ],
     "stream": [
         "hybridstereo.sequence:StereoSequence",
@@ -52,12 +53,21 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "color_range"): "the two ends of io.color.colorize",
-    ("infer", "calib"): "gives the labels",
+    ("infer", "calib"): "of read_rig, which needs it",
+    ("infer", "calib_right"): "of read_rig, whose default is None, too",
+    ("infer", "cameras"): "of read_rig, whose default is None, too",
+    ("infer", "unit"): "of read_rig, whose default is None, too",
+    ("infer", "focal"): "picks a StereoRig, which needs it",
+    ("infer", "baseline"): "picks a StereoRig, which needs it",
+    ("infer", "doffs"): "None tells no --doffs from 0, the default of StereoRig",
+    ("infer", "depth"): "what to write afterwards",
+    ("infer", "ply"): "what to write afterwards",
+    ("infer", "max_depth"): "of StereoResult.points, whose default is None, too",
+    ("infer", "pairs"): "picks where pairs are looked for",
+    ("infer", "out_dir"): "picks run_pairs; the library has no default folder",
+    ("infer", "formats"): "None tells no --format from pfm, which takes its place",
+    ("infer", "shard"): "picks sharded",
     ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
-    ("infer", "max_memory"): "of Stereo.match alone",
-    ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
-    ("infer", "check"): "picks Stereo.check before Stereo.match",
-    ("infer", "strict"): "makes an error of what was found",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",
@@ -106,9 +116,10 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
+    ("infer", "unit"): "hybridstereo.rig:UNITS",
     ("stream", "method"): "hybridstereo.model:METHODS",
     ("stream", "range_mode"): "hybridstereo.sequence:RANGE_MODES",
-    ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
+    ("rectify", "unit"): "hybridstereo.rig:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
@@ -119,6 +130,7 @@ CHOICES = {
     ("bench", "compare"): "hybridstereo.bench.peers:PEERS",
 }
 UNTIED_CHOICES = {
+    ("infer", "formats"): "io.disparity.MAP_SUFFIXES without the dot and the second name of .tif",
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
     ("infer", "scale"): "fractions of the scales in stereo.SCALES",
@@ -156,6 +168,8 @@ def problems(command: click.Command, receivers: list[Any], untied: set[str]) -> 
     lines = []
     for option in options_of(command):
         name = str(option.name)
+        if not option.expose_value:  # the command does not get it, so it passes nothing on
+            continue
         if name in untied:
             if name in there and here[name] == there[name]:
                 lines.append(f"{name} is tied: it needs no exception")

@@ -173,6 +173,14 @@ def lists() -> list[bytes]:
     ]
 
 
+def pair_lists() -> list[bytes]:
+    """Lists of pairs without truth."""
+    return [
+        b"left.png,right.png\n# more\na/left.png, b/right.png, name\n",
+        b"name\tleft\tright\nx/y\tl.png\tr.png\n",
+    ]
+
+
 def model(pairwise: bool = True) -> StereoModel:
     """A model with all kinds of layers."""
     rng = np.random.default_rng(1)

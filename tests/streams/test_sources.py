@@ -8,7 +8,7 @@ from support.videofiles import HEIGHT, WIDTH, scenes, views_of, write_images, wr
 
 from hybridstereo.errors import InputError
 from hybridstereo.io.images import write_image
-from hybridstereo.streams.sources import PairSource, in_order, open_pair, open_source
+from hybridstereo.streams.sources import FramePairs, in_order, open_pair, open_source
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_a_video_that_states_more_frames_than_it_has():
         def close(self):
             pass
 
-    source = PairSource(Short(), Short())
+    source = FramePairs(Short(), Short())
     assert len(frames_of(source)) == 3
     assert source.damaged
     assert source.notes[0].startswith("short.mp4 states 9 frames, but only 3 can be read")

@@ -6,10 +6,9 @@ and an exit code.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -34,6 +33,7 @@ from .completion import complete_files
 from .examples import add_examples
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .settings import check_settings, closest, load_settings
+from .standard_streams import messages_may_fail, settle
 from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
@@ -126,9 +126,10 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
-    code = _run(arguments)
-    _settle(sys.stdout)
-    _settle(sys.stderr)
+    with messages_may_fail():
+        code = _run(arguments)
+    settle(sys.stdout)
+    settle(sys.stderr)
     sys.exit(code)
 
 
@@ -159,13 +160,3 @@ def _explain(error: OSError) -> str:
         return f"{error.filename}: {reason}."
     # Standard output has no name; other files are written by those who know theirs.
     return f"The output cannot be written: {reason}."
-
-
-def _settle(stream: TextIO | None) -> None:
-    """Let go of what a stream cannot write: Python would try again, and complain, at exit."""
-    if stream is None:
-        return
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -15,6 +15,8 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
+from .infer_depth import DepthRequest, depth_options, rig_report
+from .infer_pairs import many_pairs
 from .infer_report import infer_report, tell_range
 from .options import (
     ByteCount,
@@ -48,7 +50,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
-@click.argument("left")
+@click.argument("left", required=False)
 @click.argument("right", required=False)
 @click.option(
     "-o",
@@ -96,12 +98,6 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
-)
-@click.option(
-    "--calib",
-    metavar="FILE",
-    help="Middlebury's calib.txt of the pair: with --disparities auto, its range (vmin and vmax, "
-    "else ndisp) is searched.",
 )
 @click.option(
     "--paper-labels",
@@ -163,6 +159,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@many_pairs
+@depth_options
 @max_pixels_option
 @device_option
 @threads_option
@@ -170,7 +168,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory.",
+    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory; for many "
+    "pairs one line for each.",
 )
 def infer(
     left: str,
@@ -179,7 +178,7 @@ def infer(
     color: str | None,
     color_range: tuple[float, float] | None,
     model: str,
-    calib: str | None,
+    depth_request: DepthRequest,
     rectify: bool,
     check: bool,
     strict: bool,
@@ -189,7 +188,6 @@ def infer(
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
-    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -200,6 +198,10 @@ def infer(
     Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
     standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
     colour; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM.
+
+    With --out-dir, many pairs: LEFT and RIGHT are two folders, or two patterns in quotes
+    ('left/*.png' 'right/*.png'), or --pairs says where the pairs are. A pair that fails is
+    reported, the others go on, and the exit code is 3.
 
     The names of the written files go to standard output, everything else to standard error.
     """
@@ -227,9 +229,9 @@ def infer(
     from ..stereo import Stereo
 
     _check_outputs(output, color, save_volume, save_volume_crf)
-    check_distinct(
-        inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
-    )
+    depth_request.check_outputs()
+    paths = (output, color, save_volume, save_volume_crf, *depth_request.outputs)
+    check_distinct(inputs=(left, right, volume, *depth_request.inputs), outputs=paths)
     stereo = Stereo(model, device, threads)
     announce_device(device)
     settings = MatchOptions(**options)
@@ -246,17 +248,16 @@ def infer(
         clock = StageClock(show)
         if volume is None:
             show("reading")
-            pair = read_pair(left, str(right), max_pixels)
+            pair = read_pair(left, str(right))
+            image = pair[0]
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
-            chosen = vars(settings)
-            if calib is not None and settings.disparities == "auto":
-                chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
                 *pair,
-                **chosen,
+                **depth_request.match_arguments(stereo, settings),
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
@@ -268,14 +269,15 @@ def infer(
             )
         else:
             show("reading")
-            image = read_image(left, max_pixels)
+            image = read_image(left)
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
-    paths = (output, color, save_volume, save_volume_crf)
     replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_map(result, output, color, color_range)
+    outputs |= depth_request.write(result, rig, image)
     for name, path, values in (
         ("volume", save_volume, result.costs),
         ("volume_crf", save_volume_crf, result.minorant),
@@ -290,6 +292,7 @@ def infer(
     if as_json:
         report = infer_report(stereo, result, model, method, outputs)
         report["check"] = None if findings is None else finding_reports(findings)
+        report["rig"] = rig_report(rig)
         click.echo(json.dumps(report))
     else:
         for path in outputs.values():
@@ -323,31 +326,6 @@ def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None
     for path in volumes:
         if path is not None:
             check_volume_output(path)
-
-
-def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:
-    """The arguments of `Stereo.match` with the range that a calibration file states."""
-    from ..io.calib import read_calibration
-    from ..labels import LabelRange, labels_for
-
-    stated = read_calibration(calib).disparity_range
-    if stated is None:
-        raise InputError(
-            f"{calib} states no disparity range",
-            "Leave out `calib`, or add a line such as ndisp=64 to the file",
-        )
-    labels = labels_for(
-        stereo.model.config.label_range,
-        min_disparity=settings.min_disparity,
-        step=settings.step,
-        paper_labels=settings.paper_labels,
-        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
-    )
-    click.echo(
-        f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {calib}", err=True
-    )
-    others = {name: getattr(settings, name) for name in ("iterations", "method", "refine")}
-    return {"labels": labels, **others}
 
 
 def _optimise(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..stereo import Stereo
 
 # Of the pixels on the first or last label: above this the user hears of it.
-_MANY_AT_ENDS = 0.01
+MANY_AT_ENDS = 0.01
 
 
 def tell_range(result: StereoResult) -> None:
@@ -26,7 +26,7 @@ def tell_range(result: StereoResult) -> None:
             "model's default. If that is wrong, give --disparities and --min-disparity.",
             err=True,
         )
-    if result.at_range_ends > _MANY_AT_ENDS:
+    if result.at_range_ends > MANY_AT_ENDS:
         click.echo(
             f"hstereo: {100 * result.at_range_ends:.1f} % of the pixels have the first or the last "
             f"disparity of {labels}: the range may be too short. Give more --disparities, or "

@@ -27,7 +27,7 @@ from .progress import Progress
 if TYPE_CHECKING:
     from ..stereo import Stereo
     from ..streams.run import FrameReport, StreamSummary
-    from ..streams.sources import Layout, PairSource
+    from ..streams.sources import FramePairs, Layout
 
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
@@ -148,7 +148,6 @@ def stream(
     warm_start: bool,
     scale: str,
     max_memory: int | None,
-    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -181,7 +180,7 @@ def stream(
 
     check_distinct(inputs=(left, right), outputs=outputs)
     colors = Colors(color_range)
-    source = open_pair(left, right, layout or "two", max_pixels)
+    source = open_pair(left, right, layout or "two")
     try:
         source.rate = fps or source.rate
         sinks = [open_sink(x, source.rate, colors, sys.stdout.buffer) for x in outputs]
@@ -219,7 +218,7 @@ def stream(
 class _Follower:
     """Tells how far a stream is."""
 
-    def __init__(self, progress: Progress, source: PairSource, raw: bool) -> None:
+    def __init__(self, progress: Progress, source: FramePairs, raw: bool) -> None:
         self._progress = progress
         self._stated = source.stated
         self._raw = raw

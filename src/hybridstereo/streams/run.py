@@ -30,7 +30,7 @@ _RECENT = 20  # frames over which the rate that is shown is taken
 
 
 class Pairs(Protocol):
-    """Where frames come from; see `sources.PairSource`."""
+    """Where frames come from; see `sources.FramePairs`."""
 
     rate: float | None
     live: bool

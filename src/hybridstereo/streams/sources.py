@@ -18,7 +18,7 @@ from ..errors import InputError, StereoError
 from ..io.files import checked_size
 from ..io.images import read_image
 from ..io.pixels import check_same_size
-from ..limits import MAX_PIXELS
+from ..limits import pixel_limit
 from ..opencv import cv2, open_video
 
 Layout = Literal["two", "side-by-side", "top-bottom"]
@@ -31,7 +31,7 @@ _COUNTER = re.compile(r"%0?\d*d")
 _LIKELY_RATES = 1.0, 1000.0  # frames per second that a file may state
 
 
-class Source(Protocol):
+class FrameSource(Protocol):
     """One stream of frames."""
 
     name: str
@@ -67,10 +67,10 @@ class VideoSource:
         If it cannot be opened.
     """
 
-    def __init__(self, name: str, source: str | int, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, name: str, source: str | int, max_pixels: int | None = None) -> None:
         self.name = name
         self.live = isinstance(source, int) or bool(_URL.match(source))
-        self._max_pixels = max_pixels
+        self._max_pixels = pixel_limit(max_pixels)
         self._capture = open_video(source)
         if not self._capture.isOpened():
             raise _cannot_open(name, source)
@@ -128,7 +128,7 @@ class ImageSource:
 
     live = False
 
-    def __init__(self, name: str, paths: list[str], max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, name: str, paths: list[str], max_pixels: int | None = None) -> None:
         self.name = name
         self.rate: float | None = None
         self.stated: int | None = len(paths)
@@ -144,7 +144,7 @@ class ImageSource:
         """Nothing is open between two images."""
 
 
-def open_source(text: str, max_pixels: int = MAX_PIXELS) -> Source:
+def open_source(text: str, max_pixels: int | None = None) -> FrameSource:
     """Open what a user names.
 
     Parameters
@@ -185,7 +185,7 @@ def _numbered(pattern: str, path: str) -> bool:
     return re.fullmatch(r"\d+".join(parts), path) is not None
 
 
-def _images(text: str, found: list[str], max_pixels: int) -> ImageSource:
+def _images(text: str, found: list[str], max_pixels: int | None) -> ImageSource:
     if not found:
         raise InputError(
             f"There are no images in {text}", f"Images end in {', '.join(IMAGE_SUFFIXES)}"
@@ -212,7 +212,7 @@ def _cannot_open(name: str, source: str | int) -> InputError:
     )
 
 
-class PairSource:
+class FramePairs:
     """Frames of both views, from two streams or from one whose frames hold both.
 
     Parameters
@@ -232,7 +232,9 @@ class PairSource:
         Whether a stream ended before the frames that it states, or with a damaged one.
     """
 
-    def __init__(self, left: Source, right: Source | None, layout: Layout = "two") -> None:
+    def __init__(
+        self, left: FrameSource, right: FrameSource | None, layout: Layout = "two"
+    ) -> None:
         self.sources = [left] if right is None else [left, right]
         self.layout: Layout = layout
         self.rate = left.rate or (right.rate if right is not None else None)
@@ -310,9 +312,9 @@ class PairSource:
 
 
 def open_pair(
-    left: str, right: str | None, layout: Layout = "two", max_pixels: int = MAX_PIXELS
-) -> PairSource:
-    """Open the streams of both views; see `open_source` and `PairSource`.
+    left: str, right: str | None, layout: Layout = "two", max_pixels: int | None = None
+) -> FramePairs:
+    """Open the streams of both views; see `open_source` and `FramePairs`.
 
     Raises
     ------
@@ -326,9 +328,9 @@ def open_pair(
         )
     first = open_source(left, max_pixels)
     if right is None:
-        return PairSource(first, None, layout)
+        return FramePairs(first, None, layout)
     try:
-        return PairSource(first, open_source(right, max_pixels), layout)
+        return FramePairs(first, open_source(right, max_pixels), layout)
     except StereoError:
         first.close()
         raise
