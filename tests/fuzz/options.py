@@ -60,10 +60,18 @@ _ARGUMENTS = {
     "train": (("csv",), (), ("synthetic",), ("csv:nan",), ("csv:1,synthetic:inf",)),
     "convert": (("params.npz",), ("model.h5",), ()),
     "synth": (("scenes",), ("left.png",), ()),
+    "stream": (
+        ("left.png", "right.png", "-o", "out-maps/"),
+        ("left.png", "-o", "out-maps/", "--side-by-side"),
+        ("left.png", "right.png", "-o", "out.avi"),
+        ("left.png", "right.png"),
+    ),
+    "config": ((), ("infer",), ("left.png",)),
+    "completion": (("bash",), ("left.png",)),
 }
 _OUTPUTS = (
-    "output", "out_dir", "report", "color", "plot", "save_volume", "save_volume_crf", "depth",
-    "ply",
+    "output", "outputs", "out_dir", "report", "color", "plot", "save_volume", "save_volume_crf",
+    "depth", "ply",
 )  # fmt: skip
 _CODES = (0, EXIT_FAILURE, EXIT_USAGE, EXIT_INCOMPLETE)
 
@@ -76,8 +84,10 @@ def _stop(*_arguments: Any, **_options: Any) -> None:
     raise _StoppedError("The work is left out")
 
 
-def _short(backend: Any, costs: Any, edges: Any, penalties: Any, iterations: int) -> Any:
-    return crf.solve(backend, costs, edges, penalties, min(iterations, 2))
+def _short(
+    backend: Any, costs: Any, edges: Any, penalties: Any, iterations: int, **more: Any
+) -> Any:
+    return crf.solve(backend, costs, edges, penalties, min(iterations, 2), **more)
 
 
 @cache
@@ -151,7 +161,7 @@ def arguments(decisions: Decisions) -> list[str]:
         given += ["--root", "pairs.csv"]
     options = [x for x in command.params if isinstance(x, click.Option)]
     # Few at a time: of many, one would be refused before the others are looked at.
-    for _ in range(1 + decisions.below(4)):
+    for _ in range(1 + decisions.below(4) if options else 0):
         given += _given(decisions.chosen(options), decisions)
     return given
 

@@ -41,7 +41,19 @@ def build(folder: Path) -> None:
     (folder / "DIR").mkdir()
     write_disparity(folder / "DIR" / "scene.pfm", frames[0].disparity)
     (folder / "pairs.csv").write_text("left.png,right.png,truth.pfm\n")
-    (folder / "calib.txt").write_text(f"ndisp={DISPARITIES}\n")
+    (folder / "calib.txt").write_text(
+        f"cam0=[60 0 31.5; 0 60 23.5; 0 0 1]\ncam1=[60 0 31.5; 0 60 23.5; 0 0 1]\ndoffs=0\n"
+        f"baseline=100\nwidth=64\nheight=48\nndisp={DISPARITIES}\n"
+    )
+    for side, view in (("left", left), ("right", right)):
+        write_images(folder / side, view)
+        write_images(folder / f"{side}_dir", view)
+    for number, view in ((2, left), (3, right)):  # as KITTI and Middlebury have them
+        (folder / "testing").mkdir(exist_ok=True)
+        write_images(folder / "testing" / f"image_{number}", view)
+    (folder / "trainingQ" / "Teddy").mkdir(parents=True)
+    for number, view in enumerate((left, right)):
+        write_image(folder / "trainingQ" / "Teddy" / f"im{number}.png", view[0])
     (folder / "run").mkdir()
     for name in ("run/best.h5", "a.h5", "b.h5"):
         save_model(folder / name, load_model("census"))

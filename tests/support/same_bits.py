@@ -57,6 +57,12 @@ def operation_cases() -> dict[str, Case]:
     position = rng.uniform(0, LABELS - 1, (HEIGHT, WIDTH)).astype(np.float32)
     nearest, other = (np.rint(position).astype(np.int32) for _ in range(2))
     other[::3] = 1
+
+    def carried() -> np.ndarray:
+        costs = dvolume.copy()
+        cpu.carry_into(costs, volume, left[..., :LABELS], 0.7)
+        return costs
+
     valid = rng.random((HEIGHT, WIDTH)) < 0.8
     count = int(valid.sum())
     kernel, velocity, gradient = (random(100, 100, 2, 2) for _ in range(3))
@@ -98,6 +104,7 @@ def operation_cases() -> dict[str, Case]:
         "magnitude_forward": lambda: cpu.magnitude_forward(x[..., :2], 0.3),
         "magnitude_backward": lambda: cpu.magnitude_backward(wx, wy, x[..., :2], 0.3),
         "dual_mm": lambda: cpu.dual_mm(volume, wx, wy, 0.1, 0.4, 3, np.empty_like(nearest)),
+        "carry_into": carried,
         "argmin": lambda: cpu.argmin(volume),
         "read_out": lambda: cpu.read_out(volume),
         "energy": lambda: cpu.energy(volume, wx, wy, 0.1, 0.4, nearest),

@@ -257,7 +257,8 @@ def _summary_text(summary: StreamSummary) -> str:
         "damaged": "ended early; ",
     }
     return (
-        f"{endings.get(summary.ending, '')}{summary.frames} frames in {summary.seconds:.1f} s, "
+        f"{endings.get(summary.ending, '')}{summary.frames}"
+        f" frame{'' if summary.frames == 1 else 's'} in {summary.seconds:.1f} s, "
         f"{summary.rate:.2f} frames/s, latency {1000 * summary.latency(0.5):.0f} ms"
         f" (95 % below {1000 * summary.latency(0.95):.0f} ms), {summary.dropped} dropped"
     )
