@@ -22,6 +22,8 @@ _NETWORK_INPUT = 12  # bytes per pixel of what that gives
 _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
 # Bytes per pixel in strips: the statistics of a complete view, in double precision, and the map.
 _WHOLE_VIEWS = 40
+# Bytes per pixel for the maps of two views, what is known of them, and comparing them.
+_COMPARING = 120
 # That a map may take: other programs want to live, too, and the estimate is right to a tenth.
 _SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
@@ -38,12 +40,14 @@ def inference_memory(
     label_count: int,
     method: str = "crf",
     threads: int | None = None,
+    views: int = 1,
 ) -> int:
     """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
 
     The peak is the largest of three: while the networks run, the features of both views and what
     the threads work with; during the correlation, the features and the volumes of costs, one for
-    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs).
+    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs).  The
+    costs of a second view are one more.
 
     Parameters
     ----------
@@ -51,13 +55,15 @@ def inference_memory(
         What is to be computed.
     threads
         How many there are; None: as many as Numba may use.
+    views
+        2 if the maps of both are computed, be it only to compare them.
     """
     threads = max_threads() if threads is None else threads
     pixels = height * width
     features = _FLOAT * pixels * int(model.unary[-1].weight.shape[0])
     volumes = _volumes(model, height, width, label_count)
     network = 2 * features + _NETWORK_INPUT * pixels + threads * _scratch(model.unary, width)
-    most = 2 * features + sum(volumes)
+    most = 2 * features + views * sum(volumes)
     needs = [network, most + _MAPS * pixels]
     if method == "crf":
         normalising = _NORMALISING * pixels if model.pairwise else 0
@@ -65,11 +71,11 @@ def inference_memory(
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
         # Else the working costs take the place of a view's features.
-        if volumes[0] > features or len(volumes) > 1:
-            solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
+        if volumes[0] > features or len(volumes) > 1 or views > 1:
+            solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         needs.append(solving + _MAPS * pixels + kept)
-    return max(needs) + _SMALL
+    return max(needs) + (_COMPARING * pixels if views > 1 else 0) + _SMALL
 
 
 def _volumes(model: StereoModel, height: int, width: int, label_count: int) -> list[int]:
@@ -86,18 +92,25 @@ def _scratch(network: Sequence[ConvLayer], width: int) -> int:
     return network_scratch(width, [layer.weight for layer in network]) if network else 0
 
 
-def device_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
+def device_memory(
+    model: StereoModel, height: int, width: int, label_count: int, views: int = 1
+) -> int:
     """Bytes of GPU memory that `Stereo.match` needs at its peak.
 
     Three volumes while the CRF runs, which cannot work in place on a GPU; the features of both
     views and the volumes of all levels; or the features of one view and two layers of the other.
+    The costs of a second view are one volume more.
     """
     pixels = height * width
     widest = max(layer.weight.shape[0] for layer in model.unary)
     features = _FLOAT * pixels * model.unary[-1].weight.shape[0]
     volumes = _volumes(model, height, width, label_count)
     return int(
-        max(3 * volumes[0], 2 * features + sum(volumes), features + 2 * _FLOAT * pixels * widest)
+        max(
+            (2 + views) * volumes[0],
+            2 * features + views * sum(volumes),
+            features + 2 * _FLOAT * pixels * widest,
+        )
     )
 
 
@@ -109,6 +122,7 @@ def require_memory(
     backend: Backend | None = None,
     method: str = "crf",
     threads: int | None = None,
+    views: int = 1,
 ) -> None:
     """Refuse an inference that cannot fit, before it starts, and say what would fit.
 
@@ -121,7 +135,7 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    needed = _need(model, width, on_device, method, threads)
+    needed = _need(model, width, on_device, method, threads, views)
     if free is not None and needed(height, label_count) > free:
         raise _refusal(needed, height, width, label_count, free, on_device)
 
@@ -135,12 +149,13 @@ def rows_at_once(
     method: str = "crf",
     threads: int | None = None,
     max_memory: int | None = None,
+    views: int = 1,
 ) -> int:
     """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
 
     Parameters
     ----------
-    model, height, width, label_count, backend, method, threads
+    model, height, width, label_count, backend, method, threads, views
         As for `require_memory`.
     max_memory
         Bytes that the process may use in all, or the GPU; None: most of what is free.
@@ -156,10 +171,12 @@ def rows_at_once(
         limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
     if limit is not None:
         limit = int(_SHARE_OF_FREE * limit)
-    needed = _need(model, width, on_device, method, threads)
+    needed = _need(model, width, on_device, method, threads, views)
     if limit is None or needed(height, label_count) <= limit:
         return height
-    whole = 0 if on_device else _WHOLE_VIEWS * height * width
+    whole = 0
+    if not on_device:
+        whole = (_WHOLE_VIEWS + (_COMPARING if views > 1 else 0)) * height * width
     overlap = overlap_of(model)
 
     def fits(rows: int) -> bool:
@@ -172,14 +189,14 @@ def rows_at_once(
 
 
 def _need(
-    model: StereoModel, width: int, on_device: bool, method: str, threads: int | None
+    model: StereoModel, width: int, on_device: bool, method: str, threads: int | None, views: int
 ) -> Callable[[int, int], int]:
     """Bytes for a number of rows and of labels."""
 
     def needed(rows: int, count: int) -> int:
         if on_device:
-            return device_memory(model, rows, width, count)
-        return inference_memory(model, rows, width, count, method, threads)
+            return device_memory(model, rows, width, count, views)
+        return inference_memory(model, rows, width, count, method, threads, views)
 
     return needed
 

@@ -1,17 +1,20 @@
 """The stages in their order: images -> features -> correlation -> edges -> CRF -> disparity.
 
-Arrays that are known to be good in, a result out; `hybridstereo.stereo` looks after the rest.
+Then, if it is asked for, what the other view says of the map: validity and confidence.  Arrays that
+are known to be good in, a result out; `hybridstereo.stereo` looks after the rest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from .clock import StageClock
+from .confidence import confidence_of, cues_of
 from .correlation import correlation_forward
 from .crf import energy, solve, total_cost
 from .disparity import cheapest_labels, label_disparity, refined_disparity
@@ -29,13 +32,20 @@ from .features import (
 from .kernels import Array, Backend
 from .labels import LabelRange
 from .model import StereoModel, on_device
-from .options import MatchOptions
+from .options import VIEWS, MatchOptions, View
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
 from .strips import CompleteViews, Strip
+from .validity import validity_of
 
 OnStrip = Callable[[int, int], None]
 """Called before each strip with how many are done, and how many there are."""
+
+Images = tuple[np.ndarray, np.ndarray]
+"""The left and the right image, (H, W, 3) each."""
+
+# Where the point that a pixel shows lies in the other view: towards the left, or the right.
+_DIRECTION: Mapping[View, int] = {"left": -1, "right": 1}
 
 
 class Pipeline:
@@ -53,63 +63,129 @@ class Pipeline:
         self._model = on_device(model, backend)
         self._backend = backend
 
-    def matching_costs(
+    def match(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
+        images: Images,
         label_range: LabelRange,
+        options: MatchOptions,
+        strips: Sequence[Strip],
+        volumes: bool,
         clock: StageClock,
-        views: CompleteViews | None = None,
-    ) -> Array:
-        """Images -> features -> correlation -> pyramid -> matching costs, on the device.
+        on_strip: OnStrip | None = None,
+    ) -> StereoResult:
+        """The map of the view that ``options`` ask for, and what they want to know about it.
 
-        ``views`` are those that the images are a strip of, if they are.
+        Computed in ``strips`` of rows, one after the other, if there are several; see
+        `hybridstereo.strips`.
         """
-        levels = self.level_costs(left, right, label_range, clock, views)
-        if len(levels) == 1:
-            return levels[0]
-        with clock.stage("pyramid"):
-            return pyramid_forward(self._backend, levels, self._model.config.pyramid)[0]
+        if len(strips) > 1:
+            found = self._in_strips(images, label_range, options, strips, clock, on_strip)
+        else:
+            found = self._views(images, label_range, options, volumes, clock)
+        if options.compares_views:
+            found = {
+                view: self._compared(found, view, options, clock)
+                for view in (VIEWS if options.view == "both" else (options.view,))
+            }
+        if options.view == "both":
+            return replace(found["left"], right=found["right"])
+        return found[options.view]
+
+    def matching_costs(self, images: Images, label_range: LabelRange, clock: StageClock) -> Array:
+        """Images -> features -> correlation -> pyramid -> matching costs of the left view."""
+        return self._costs(images, {"left": label_range}, clock)["left"]
 
     def level_costs(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
+        images: Images,
+        labels: Mapping[View, LabelRange],
         clock: StageClock,
-        views: CompleteViews | None = None,
-    ) -> list[Array]:
-        """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock, views)]
+        whole: CompleteViews | None = None,
+    ) -> dict[View, list[Array]]:
+        """The costs (H, W, K) of the images themselves, then those of the coarser levels.
+
+        Of every view that ``labels`` has; the features are computed once for both.  ``whole`` are
+        the views that the images are a strip of, if they are.
+        """
+        found = self._unary_costs(images, labels, clock, whole)
+        levels = {view: [costs] for view, costs in found.items()}
         for level in range(1, 1 + len(self._model.config.pyramid)):
             with clock.stage("pyramid"):
-                left, right = half_size(left), half_size(right)
-                label_range = half_labels(label_range)
-                coarse = views.at_level(level) if views else None
-                levels.append(self._unary_costs(left, right, label_range, StageClock(), coarse))
+                images = half_size(images[0]), half_size(images[1])
+                labels = {view: half_labels(of_view) for view, of_view in labels.items()}
+                coarse = whole.at_level(level) if whole else None
+                found = self._unary_costs(images, labels, StageClock(), coarse)
+                for view, costs in found.items():
+                    levels[view].append(costs)
         return levels
+
+    def _costs(
+        self,
+        images: Images,
+        labels: Mapping[View, LabelRange],
+        clock: StageClock,
+        whole: CompleteViews | None = None,
+    ) -> dict[View, Array]:
+        """The matching costs of each view, its levels added up."""
+        levels = self.level_costs(images, labels, clock, whole)
+        weights = self._model.config.pyramid
+        if not weights:
+            return {view: of_view[0] for view, of_view in levels.items()}
+        with clock.stage("pyramid"):
+            return {
+                view: pyramid_forward(self._backend, levels.pop(view), weights)[0]
+                for view in labels
+            }
 
     def _unary_costs(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
+        images: Images,
+        labels: Mapping[View, LabelRange],
         clock: StageClock,
-        views: CompleteViews | None,
-    ) -> Array:
-        """Images of one size -> features -> correlation."""
+        whole: CompleteViews | None,
+    ) -> dict[View, Array]:
+        """Images of one size -> features -> correlation, for each view."""
         backend, layers = self._backend, self._model.unary
-        rows, stats = (views.place, views.statistics) if views else (None, (None, None))
+        rows, stats = (whole.place, whole.statistics) if whole else (None, (None, None))
         with clock.stage("input"):
             inputs = [
                 backend.to_device(network_input(image, layers, of_view, rows))
-                for image, of_view in zip((left, right), stats, strict=True)
+                for image, of_view in zip(images, stats, strict=True)
             ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
-            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+            left, right = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+        own_first = {"left": (left, right), "right": (right, left)}
         with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range)
+            return {
+                view: correlation_forward(backend, *own_first[view], of_view)
+                for view, of_view in labels.items()
+            }
+
+    def _views(
+        self,
+        images: Images,
+        label_range: LabelRange,
+        options: MatchOptions,
+        volumes: bool,
+        clock: StageClock,
+        whole: CompleteViews | None = None,
+    ) -> dict[View, StereoResult]:
+        """The maps of all views that ``options`` need, each by itself.
+
+        ``volumes`` are kept of the view that is asked for.
+        """
+        labels = {view: _labels_of(label_range, view) for view in options.views}
+        costs = self._costs(images, labels, clock, whole)
+        found = {}
+        for view, of_view in labels.items():
+            keep = volumes and view == options.view
+            stats = whole.statistics[VIEWS.index(view)] if whole else None
+            result = self.optimise(
+                costs.pop(view), images, of_view, options, keep, clock, stats, view
+            )
+            found[view] = result if view == "left" else _of_right_view(result, label_range)
+        return found
 
     def optimise(
         self,
@@ -120,24 +196,27 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         stats: Statistics | None = None,
+        view: View = "left",
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
-        ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a strip of it.
+        ``images``: both, or the left one if the costs do not come from them; the edge weights are
+        those of ``view``.  ``stats`` are those of the complete view, if it is a strip.
         """
         backend, config = self._backend, self._model.config
-        lowest = bounds = minorant = edges = None
+        lowest = bounds = minorant = edges = cues = None
         if options.method == "crf":
-            model = self._model.edges
+            model, image = self._model.edges, images[VIEWS.index(view)]
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(images[0], model, stats))
+                edges_in = backend.to_device(edges_input(image, model, stats))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
-                solution = solve(backend, costs, edges, config.penalties, iterations)
+                solution = solve(
+                    backend, costs, edges, config.penalties, iterations, options.confidence
+                )
                 label_map, bounds = solution.label_map, solution.bounds
                 minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)
@@ -156,6 +235,9 @@ class Pipeline:
                 disparity = refined_disparity(
                     backend, chosen_by, label_map, unrefined, label_range.step
                 )
+        if options.confidence:
+            with clock.stage("confidence"):
+                cues = cues_of(backend, costs, solution, label_range.step)
         before = after = None
         if volumes:
             before = backend.to_host(costs)
@@ -169,36 +251,51 @@ class Pipeline:
             clock.seconds,
             costs=before,
             minorant=after,
+            cues=cues,
         )
 
-    def in_strips(
+    def _compared(
         self,
-        images: tuple[np.ndarray, np.ndarray],
+        found: Mapping[View, StereoResult],
+        view: View,
+        options: MatchOptions,
+        clock: StageClock,
+    ) -> StereoResult:
+        """The result of a view with what the other view says of it: validity and confidence."""
+        result, other = found[view], found["right" if view == "left" else "left"]
+        direction, maps = _DIRECTION[view], (result.disparity, other.disparity)
+        with clock.stage("check"):
+            validity = validity_of(*maps, direction, result.label_range)
+        if result.cues is None:
+            return replace(result, validity=validity)
+        with clock.stage("confidence"):
+            confidence = confidence_of(*maps, direction, result.cues)
+        return replace(result, validity=validity, confidence=confidence)
+
+    def _in_strips(
+        self,
+        images: Images,
         label_range: LabelRange,
         options: MatchOptions,
         strips: Sequence[Strip],
         clock: StageClock,
         on_strip: OnStrip | None,
-    ) -> StereoResult:
-        """The map of strips of rows, one after the other; see `hybridstereo.strips`."""
-        height, width, _ = images[0].shape
+    ) -> dict[View, StereoResult]:
+        """As `_views`, strip by strip, without volumes."""
+        height = images[0].shape[0]
         with clock.stage("input"):
             levels = list(zip(*(self._statistics(view) for view in images), strict=True))
-        disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
+        parts: dict[View, list[StereoResult]] = {view: [] for view in options.views}
         for done, strip in enumerate(strips):
             if on_strip is not None:
                 on_strip(done, len(strips))
-            views = CompleteViews(Rows(strip.top, height), levels)
-            parts = images[0][strip.top : strip.bottom], images[1][strip.top : strip.bottom]
-            costs = self.matching_costs(*parts, label_range, clock, views)
-            result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
-            del costs
-            kept = np.s_[strip.first - strip.top : strip.last - strip.top]
-            disparity[strip.first : strip.last] = result.disparity[kept]
-            unrefined[strip.first : strip.last] = result.unrefined[kept]
-        return StereoResult(
-            disparity, unrefined, label_range, None, None, clock.seconds, strips=len(strips)
-        )
+            whole = CompleteViews(Rows(strip.top, height), levels)
+            rows = np.s_[strip.top : strip.bottom]
+            strip_images = images[0][rows], images[1][rows]
+            found = self._views(strip_images, label_range, options, False, clock, whole)
+            for view, result in found.items():
+                parts[view].append(result.rows(strip.first - strip.top, strip.last - strip.top))
+        return {view: StereoResult.stacked(results) for view, results in parts.items()}
 
     def _statistics(self, image: np.ndarray) -> list[Statistics]:
         """Those that each level of a complete view is normalised with."""
@@ -207,3 +304,25 @@ class Pipeline:
             image = half_size(image) if level else image
             found.append(statistics(pad(image, padding_of(self._model.unary))))
         return found
+
+
+def _labels_of(label_range: LabelRange, view: View) -> LabelRange:
+    """The labels with which a view is matched to the other one."""
+    return label_range if view == "left" else label_range.mirrored()
+
+
+def _of_right_view(result: StereoResult, label_range: LabelRange) -> StereoResult:
+    """What was matched with mirrored labels, in the disparities that were asked for."""
+
+    def turned(volume: np.ndarray | None) -> np.ndarray | None:
+        return None if volume is None else volume[..., ::-1]
+
+    return replace(
+        result,
+        disparity=0 - result.disparity,  # not -0
+        unrefined=0 - result.unrefined,
+        label_range=label_range,
+        view="right",
+        costs=turned(result.costs),
+        minorant=turned(result.minorant),
+    )

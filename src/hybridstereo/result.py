@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from .confidence import Cues
 from .disparity import enlarged_disparity
+from .errors import InputError
+from .filling import filled_disparity
 from .io.disparity import write_disparity
 from .labels import LabelRange
+from .options import View
 from .rectification import Rectification
+from .validity import GOOD, masked_disparity
 
 RangeOrigin = Literal["caller", "data set", "pair", "model"]
 """Who chose the labels of a result."""
@@ -24,9 +30,11 @@ class StereoResult:
     Attributes
     ----------
     disparity
-        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``.
+        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``; for the
+        right view, right pixel ``x`` matches left pixel ``x + disparity``.  +inf where the other
+        view does not confirm it, if ``lr_check`` was asked for.
     unrefined
-        The disparities of the labels themselves.
+        The disparities of the labels themselves, for every pixel.
     label_range
         What was searched.
     range_from
@@ -46,6 +54,18 @@ class StereoResult:
         In how many strips of rows the map was computed (`hybridstereo.strips`).
     rectification
         How the right view was corrected, if that was asked for.
+    view
+        Whose map it is, ``left`` or ``right``.
+    confidence
+        float32 (H, W), how likely the disparity of each pixel (before any filling) is right, that
+        is off by at most 2 pixels (`hybridstereo.confidence`); None unless asked for.
+    validity
+        uint8 (H, W): 255 where the other view confirms the pixel, 128 where it does not see the
+        point, 0 where it contradicts (`hybridstereo.validity`); None unless something asked for it.
+    right
+        The result of the right view, if ``both`` were asked for.
+    cues
+        What the confidence is made from; None without it.
     """
 
     disparity: np.ndarray
@@ -59,6 +79,11 @@ class StereoResult:
     minorant: np.ndarray | None = None
     rectification: Rectification | None = None
     strips: int = 1
+    view: View = "left"
+    confidence: np.ndarray | None = None
+    validity: np.ndarray | None = None
+    right: StereoResult | None = None
+    cues: Cues | None = None
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape
@@ -86,4 +111,72 @@ class StereoResult:
         disparity, unrefined = (
             enlarged_disparity(x, factor, height, width) for x in (self.disparity, self.unrefined)
         )
-        return replace(self, disparity=disparity, unrefined=unrefined, label_range=labels)
+
+        def repeated(values: np.ndarray | None) -> np.ndarray | None:
+            if values is None:
+                return None
+            return values.repeat(factor, axis=0).repeat(factor, axis=1)[:height, :width]
+
+        return replace(
+            self,
+            disparity=disparity,
+            unrefined=unrefined,
+            label_range=labels,
+            confidence=repeated(self.confidence),
+            validity=repeated(self.validity),
+            right=self.right and self.right.enlarged(factor, height, width, labels),
+            cues=None,
+        )
+
+    def masked(self) -> StereoResult:
+        """The same with +inf, which means invalid, where the other view does not confirm the map.
+
+        Raises
+        ------
+        InputError
+            If the views were not compared.
+        """
+        disparity = masked_disparity(self.disparity, self._checked())
+        return replace(self, disparity=disparity, right=self.right and self.right.masked())
+
+    def filled(self) -> StereoResult:
+        """The same with those pixels filled from the background (`hybridstereo.filling`).
+
+        Raises
+        ------
+        InputError
+            If the views were not compared.
+        """
+        disparity = filled_disparity(self.disparity, self._checked() == GOOD, self.label_range)
+        return replace(self, disparity=disparity, right=self.right and self.right.filled())
+
+    def _checked(self) -> np.ndarray:
+        if self.validity is None:
+            raise InputError(
+                "The views were not compared", "Match them with `validity=True` or `lr_check=True`"
+            )
+        return self.validity
+
+    def rows(self, first: int, last: int) -> StereoResult:
+        """Of the maps only rows ``first`` to below ``last``: the part of a strip that is kept."""
+        kept = np.s_[first:last]
+        return replace(
+            self,
+            disparity=self.disparity[kept],
+            unrefined=self.unrefined[kept],
+            cues=self.cues and self.cues.rows(first, last),
+        )
+
+    @classmethod
+    def stacked(cls, strips: Sequence[StereoResult]) -> StereoResult:
+        """One result of the maps of strips, from top to bottom; they have no common energy."""
+        cues = [strip.cues for strip in strips if strip.cues is not None]
+        return replace(
+            strips[0],
+            disparity=np.concatenate([strip.disparity for strip in strips]),
+            unrefined=np.concatenate([strip.unrefined for strip in strips]),
+            energy=None,
+            bounds=None,
+            strips=len(strips),
+            cues=Cues.stacked(cues) if cues else None,
+        )

@@ -26,7 +26,7 @@ from .memory import require_memory, rows_at_once
 from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
 from .opencv import opencv_threads
-from .options import MatchOptions
+from .options import MatchOptions, View
 from .pair_check import Finding, check_pair
 from .pipeline import OnStrip, Pipeline
 from .pyramid import half_size
@@ -199,13 +199,18 @@ class Stereo:
         rectify: bool = False,
         scale: int = 1,
         max_memory: int | None = None,
+        view: View | Literal["both"] = "left",
+        confidence: bool = False,
+        validity: bool = False,
+        lr_check: bool = False,
+        fill: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         max_pixels: int = MAX_PIXELS,
         on_stage: OnStage | None = None,
         on_strip: OnStrip | None = None,
     ) -> StereoResult:
-        """Disparity map of the left image of a rectified pair.
+        """Disparity map of the left image of a rectified pair, or of the right one.
 
         Parameters
         ----------
@@ -239,10 +244,24 @@ class Stereo:
         max_memory
             Bytes that the process (or the GPU) may use in all.  What needs more is computed in
             strips of rows (`strips`).  By default 80 % of what is free, beyond what is in use.
+        view
+            ``right``: the map of the right image, whose pixel x matches left pixel ``x + d``;
+            ``both``: that one as well, as ``result.right``.
+        confidence
+            Also tell how likely each pixel is right (`hybridstereo.confidence`).
+        validity
+            Also tell which pixels the other view confirms (`hybridstereo.validity`).
+        lr_check
+            Make the others invalid (+inf) in the map.
+        fill
+            Fill them from the background instead (`hybridstereo.filling`).  Each of these four
+            needs the map of the other view, for which the CRF runs again; the features are
+            computed once.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
-            Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+            Also give the costs before and after the CRF, which take H * W * K * 4 bytes each; of
+            one view.
         max_pixels
             An image file whose header states more is refused, and not decoded.
         on_stage
@@ -257,10 +276,25 @@ class Stereo:
             If an image or an option cannot be used, or the memory does not suffice.
         """
         _check_scale(scale, volumes)
+        if volumes and view == "both":
+            raise InputError(
+                "There are volumes of one view at a time",
+                "Give one `view`, or leave out the volumes",
+            )
         options = MatchOptions(
-            disparities, min_disparity, step, paper_labels, iterations, method, refine
-        )
-        options = options.resolved(self.model.config)
+            disparities,
+            min_disparity,
+            step,
+            paper_labels,
+            iterations,
+            method,
+            refine,
+            view,
+            confidence,
+            validity,
+            lr_check,
+            fill,
+        ).resolved(self.model.config)
         left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
@@ -292,16 +326,17 @@ class Stereo:
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
         strips = self._plan(images[0], searched, options, max_memory, volumes)
-        with kernels.limited_threads(self.threads):
-            if len(strips) > 1:
-                result = self._pipeline.in_strips(
-                    images, searched, options, strips, clock, on_strip
-                )
-            else:
-                costs = self._pipeline.matching_costs(*images, searched, clock)
-                result = self._pipeline.optimise(costs, images, searched, options, volumes, clock)
+        with kernels.limited_threads(self.threads), opencv_threads(self.threads):
+            result = self._pipeline.match(
+                images, searched, options, strips, volumes, clock, on_strip
+            )
         result = replace(result, range_from=range_from, rectification=rectification)
-        return result if scale == 1 else result.enlarged(scale, height, width, label_range)
+        if scale > 1:
+            result = result.enlarged(scale, height, width, label_range)
+        if fill:
+            with clock.stage("filling"):
+                return result.filled()
+        return result.masked() if lr_check else result
 
     __call__ = match
 
@@ -335,9 +370,7 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            return self.backend.to_host(
-                self._pipeline.matching_costs(*images, labels, StageClock())
-            )
+            return self.backend.to_host(self._pipeline.matching_costs(images, labels, StageClock()))
 
     def level_costs(
         self,
@@ -355,8 +388,8 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            levels = self._pipeline.level_costs(*images, labels, StageClock())
-            return [self.backend.to_host(costs) for costs in levels]
+            levels = self._pipeline.level_costs(images, {"left": labels}, StageClock())
+            return [self.backend.to_host(costs) for costs in levels["left"]]
 
     def optimise(
         self,
@@ -455,8 +488,9 @@ class Stereo:
         """The strips that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
+        views = len(options.views)
         if volumes:  # which are complete, or of no use
-            self._require_memory(left, label_range, method)
+            self._require_memory(left, label_range, method, views)
             return plan_strips(height, height, 0)
         rows = rows_at_once(
             self.model,
@@ -467,14 +501,17 @@ class Stereo:
             method,
             self.threads,
             max_memory,
+            views,
         )
         return plan_strips(height, rows, overlap_of(self.model))
 
-    def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
+    def _require_memory(
+        self, left: np.ndarray, label_range: LabelRange, method: str, views: int = 1
+    ) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
         require_memory(
-            self.model, height, width, label_range.count, self.backend, method, self.threads
+            self.model, height, width, label_range.count, self.backend, method, self.threads, views
         )
 
 

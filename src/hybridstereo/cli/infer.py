@@ -16,6 +16,14 @@ from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
 from .infer_report import infer_report, tell_range
+from .infer_views import (
+    ViewOptions,
+    results_of_views,
+    right_name,
+    view_options,
+    views_report,
+    write_views,
+)
 from .options import (
     ByteCount,
     LabelCount,
@@ -116,6 +124,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
 )
 @refine_option
+@view_options
 @click.option(
     "--rectify",
     is_flag=True,
@@ -180,6 +189,11 @@ def infer(
     color_range: tuple[float, float] | None,
     model: str,
     calib: str | None,
+    view: str,
+    confidence: str | None,
+    valid: str | None,
+    lr_check: bool,
+    fill: bool,
     rectify: bool,
     check: bool,
     strict: bool,
@@ -197,8 +211,8 @@ def infer(
 ) -> None:
     """Compute the disparity map of the LEFT image of a rectified pair.
 
-    Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
-    standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
+    Left pixel x matches right pixel x - d. --view right gives the map of the RIGHT image. LEFT or
+    RIGHT may be '-' to read that image from standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
     colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
 
     The names of the written files go to standard output, everything else to standard error.
@@ -214,8 +228,9 @@ def infer(
         raise click.UsageError("--rectify corrects RIGHT, which --volume does not use.")
     if strict and (volume is not None or not check):
         raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
+    views = ViewOptions(view, confidence, valid, lr_check, fill)
     if output is None:
-        output, default_color = _default_outputs(left)
+        output, default_color = _default_outputs(str(right) if view == "right" else left)
         color = color or default_color
     if as_json and output == "-":
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
@@ -226,10 +241,13 @@ def infer(
     from ..options import MatchOptions
     from ..stereo import Stereo
 
+    views.check(output, volume)
+    maps = [path for path in (output, color) if path is not None]
+    if view == "both":
+        maps += [right_name(path) for path in maps]
     _check_outputs(output, color, save_volume, save_volume_crf)
-    check_distinct(
-        inputs=(left, right, calib, volume), outputs=(output, color, save_volume, save_volume_crf)
-    )
+    paths = (*maps, *views.outputs, save_volume, save_volume_crf)
+    check_distinct(inputs=(left, right, calib, volume), outputs=paths)
     stereo = Stereo(model, device, threads)
     announce_device(device)
     settings = MatchOptions(**options)
@@ -251,12 +269,13 @@ def infer(
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
-            chosen = vars(settings)
+            chosen = {name: getattr(settings, name) for name in options}
             if calib is not None and settings.disparities == "auto":
                 chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
                 *pair,
                 **chosen,
+                **views.matching,
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
@@ -273,9 +292,9 @@ def infer(
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
         click.echo(f"hstereo: {result.rectification.describe()}.", err=True)
-    paths = (output, color, save_volume, save_volume_crf)
     replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
-    outputs = _write_map(result, output, color, color_range)
+    outputs = _write_maps(result, output, color, color_range)
+    outputs |= write_views(result, views)
     for name, path, values in (
         ("volume", save_volume, result.costs),
         ("volume_crf", save_volume_crf, result.minorant),
@@ -289,6 +308,7 @@ def infer(
         click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
         report = infer_report(stereo, result, model, method, outputs)
+        report |= views_report(result)
         report["check"] = None if findings is None else finding_reports(findings)
         click.echo(json.dumps(report))
     else:
@@ -385,22 +405,26 @@ def _optimise(
     )
 
 
-def _write_map(
+def _write_maps(
     result: StereoResult,
     output: str,
     color: str | None,
     color_range: tuple[float, float] | None,
 ) -> dict[str, str]:
-    """Write the map and its picture; returns what was written where."""
+    """Write the map and its picture, of both views if there are both; returns what went where."""
     from ..io.color import colorize
     from ..io.images import write_image
 
     outputs = {}
-    result.save(output)
-    if output != "-":
-        outputs["disparity"] = output
-    if color is not None:
-        low, high = color_range or (None, None)
-        write_image(color, colorize(result.disparity, lo=low, hi=high))
-        outputs["color"] = color
+    low, high = color_range or (None, None)
+    for suffix, of_view in results_of_views(result):
+        path, picture = (
+            right_name(name) if suffix and name is not None else name for name in (output, color)
+        )
+        of_view.save(str(path))
+        if path != "-":
+            outputs["disparity" + suffix] = str(path)
+        if picture is not None:
+            write_image(picture, colorize(of_view.disparity, lo=low, hi=high))
+            outputs["color" + suffix] = picture
     return outputs

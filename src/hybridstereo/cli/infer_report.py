@@ -72,7 +72,13 @@ def infer_report(
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
             "estimated_bytes": inference_memory(
-                stereo.model, height, width, label_range.count, method, stereo.threads
+                stereo.model,
+                height,
+                width,
+                label_range.count,
+                method,
+                stereo.threads,
+                1 if result.validity is None and result.right is None else 2,
             ),
         },
     }
