@@ -271,6 +271,18 @@ def fill_background(disparity: Disparity) -> NDArray[np.float64]:
     return filled
 
 
+def outliers(predicted: Disparity, truth: Disparity) -> NDArray[np.bool_]:
+    """Where a prediction is an outlier in the sense of KITTI 2015: D1 counts these.
+
+    Pixels whose truth is unknown are none; without a prediction they are, as everywhere.
+    """
+    target = truth.astype(np.float64)
+    known = np.isfinite(target)
+    errors = np.abs(np.where(known, predicted, 0) - np.where(known, target, 0))
+    right = (errors <= KITTI_ABSOLUTE) | (errors <= KITTI_RELATIVE * np.abs(target))
+    return known & ~right
+
+
 SPARSIFICATION_SHARES = np.arange(1, 101) / 100
 """Shares of the pixels, the most confident ones, at which sparsification curves are sampled."""
 
@@ -390,7 +402,6 @@ def _score(
     missing = int(measured.size - np.count_nonzero(measured))
     target = target[measured]
     errors = np.abs(guess[measured] - target)
-    outliers = (errors > KITTI_ABSOLUTE) & (errors > KITTI_RELATIVE * np.abs(target))
     return Scores(
         pixels=measured.size,
         invalid_pixels=missing if invalid_pixels is None else invalid_pixels,
@@ -399,7 +410,7 @@ def _score(
             threshold: missing + int(np.count_nonzero(errors > threshold))
             for threshold in thresholds
         },
-        d1_pixels=missing + int(np.count_nonzero(outliers)),
+        d1_pixels=missing + int(np.count_nonzero(outliers(guess[measured], target))),
         error_sum=float(errors.sum()),
         squared_sum=float(np.square(errors).sum()),
         quantiles=_quantiles(errors),

@@ -173,13 +173,13 @@ class Pipeline:
     ) -> dict[View, StereoResult]:
         """The maps of all views that ``options`` need, each by itself.
 
-        ``volumes`` are kept of the view that is asked for.
+        ``volumes`` are kept of the view that is asked for, the left one of both.
         """
         labels = {view: _labels_of(label_range, view) for view in options.views}
         costs = self._costs(images, labels, clock, whole)
         found = {}
         for view, of_view in labels.items():
-            keep = volumes and view == options.view
+            keep = volumes and view == options.views[-1]
             stats = whole.statistics[VIEWS.index(view)] if whole else None
             result = self.optimise(
                 costs.pop(view), images, of_view, options, keep, clock, stats, view

@@ -261,7 +261,7 @@ class Stereo:
             ``bgr`` for arrays in OpenCV's order.
         volumes
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each; of
-            one view.
+            the left view if both are asked for.
         max_pixels
             An image file whose header states more is refused, and not decoded.
         on_stage
@@ -276,11 +276,6 @@ class Stereo:
             If an image or an option cannot be used, or the memory does not suffice.
         """
         _check_scale(scale, volumes)
-        if volumes and view == "both":
-            raise InputError(
-                "There are volumes of one view at a time",
-                "Give one `view`, or leave out the volumes",
-            )
         options = MatchOptions(
             disparities,
             min_disparity,

@@ -212,8 +212,8 @@ def infer(
     """Compute the disparity map of the LEFT image of a rectified pair.
 
     Left pixel x matches right pixel x - d. --view right gives the map of the RIGHT image. LEFT or
-    RIGHT may be '-' to read that image from standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
-    colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
+    RIGHT may be '-' to read that image from standard input. Images may be 8 or 16 bit, or floating
+    point in [0, 1]; grey or colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
 
     The names of the written files go to standard output, everything else to standard error.
     """
