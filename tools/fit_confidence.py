@@ -5,7 +5,7 @@
 
 DATA is what tools/train_models.sh reads. WORK keeps what was computed for each model and scene, so
 that a second run goes on where the first one ended; remove its files of a model that has changed.
-Fitted on the validation scenes, some training scenes and generated ones; judged on the test scenes
+Fitted on validation scenes, some training scenes and generated ones; judged on the test scenes
 of tools/kept_scenes.py and generated ones, which are not fitted. Every scene counts the same.
 
 Where the truth leaves out occluded pixels (KITTI without disp_occ), those that the left-right check
@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
-from kept_scenes import TEST, VALIDATION, Group, frames
+from kept_scenes import TEST, Group, frames
 from mdtable import markdown_table
 
 import hybridstereo
@@ -37,12 +37,12 @@ from hybridstereo.validity import OCCLUDED
 WEIGHTS_FILE = Path(hybridstereo.__file__).parent / "confidence_weights.py"
 MODELS = ("general", "general-fast", "kitti", "middlebury")
 FITTED = (
-    *VALIDATION,
-    Group("", "middlebury", "MiddEval3", ("ArtL", "Recycle", "Vintage")),
+    Group("", "middlebury", "MiddEval3", ("Adirondack", "Teddy", "ArtL", "Vintage")),
     Group("", "middlebury", "middlebury-2005", ("Laundry",)),
-    Group("", "middlebury", "middlebury-2006", ("Midd1", "Aloe")),
-    # Of those whose truth covers occluded pixels.
-    Group("", "kitti", "kitti2015", frames(3)),
+    Group("", "middlebury", "middlebury-2006", ("Midd1",)),
+    Group("", "kitti", "kitti2015", frames(5)),
+    Group("", "kitti", "kitti2015-more", frames(0)),
+    Group("", "kitti", "kitti2012", frames(67)),
 )
 GENERATED = (
     SceneOptions(width=480, height=320, max_disparity=60),
@@ -51,7 +51,7 @@ GENERATED = (
 # Seeds; training sees none of these sizes.
 GENERATED_FITTED, GENERATED_JUDGED = range(20, 23), range(12, 14)
 MOST_PIXELS = 20_000  # of a scene that are fitted
-FRAMES_JUDGED = 4  # every fourth frame of KITTI: neighbours show the same street
+FRAMES_JUDGED = 7  # every seventh frame of KITTI: neighbours show the same street
 FEWEST = 0.005  # of all pixels: a tenth with fewer says nothing about the calibration
 
 
@@ -91,20 +91,22 @@ class Measured:
 
 def tasks(data: Path) -> Iterator[Task]:
     """All scenes, those that are fitted first."""
-    for judged, groups in ((False, FITTED), (True, TEST)):
-        for group in groups:
-            opened = open_dataset(group.dataset, parse_roots([str(data / group.folder)]))
-            samples = {sample.name.rpartition("/")[2]: sample for sample in opened.samples}
-            every = FRAMES_JUDGED if judged and group.dataset == "kitti" else 1
-            title = "KITTI" if group.dataset == "kitti" else "Middlebury"
-            for scene in group.scenes[::every]:
-                yield Task(title, f"{group.folder}-{scene}", judged, samples[scene].read)
-    for judged, seeds in ((False, GENERATED_FITTED), (True, GENERATED_JUDGED)):
+    for judged, groups, seeds in (
+        (False, FITTED, GENERATED_FITTED),
+        (True, TEST, GENERATED_JUDGED),
+    ):
         for options in GENERATED:
             samples = generated_samples(max(seeds) + 1, options)
             for seed in seeds:
                 name = f"generated-{options.width}-{seed}"
                 yield Task("generated", name, judged, samples[seed].read)
+        for group in groups:
+            opened = open_dataset(group.dataset, parse_roots([str(data / group.folder)]))
+            by_name = {sample.name.rpartition("/")[2]: sample for sample in opened.samples}
+            every = FRAMES_JUDGED if judged and group.dataset == "kitti" else 1
+            title = "KITTI" if group.dataset == "kitti" else "Middlebury"
+            for scene in group.scenes[::every]:
+                yield Task(title, f"{group.folder}-{scene}", judged, by_name[scene].read)
 
 
 def peak_ratio(costs: np.ndarray) -> np.ndarray:
@@ -117,8 +119,8 @@ def peak_ratio(costs: np.ndarray) -> np.ndarray:
     return first / np.maximum(scores.max(axis=2), 1e-6)
 
 
-def measure(stereo: Stereo, task: Task) -> dict[str, np.ndarray]:
-    """Everything that the fit and the judgement need of a scene."""
+def compute(stereo: Stereo, task: Task) -> dict[str, np.ndarray]:
+    """Everything that terms, fit and judgement need of a scene; maps (H, W)."""
     pair = task.read()
     found = stereo.find_range(pair.left, pair.right)
     labels = found or LabelRange(0.0, pair.search_range)
@@ -136,16 +138,30 @@ def measure(stereo: Stereo, task: Task) -> dict[str, np.ndarray]:
     known = np.isfinite(pair.disparity)
     if not pair.covers_occluded:
         known &= result.validity != OCCLUDED
-    terms = terms_of(result.disparity, result.right.disparity, -1, result.cues)
-    measured = {
-        "terms": np.stack([term[known] for _, term in terms], axis=1),
-        "error": np.abs(result.disparity - pair.disparity)[known],
-        "truth": pair.disparity[known],
-        "peak_ratio": np.zeros(0, np.float32),
+    return {
+        "disparity": result.disparity,
+        "other": result.right.disparity,
+        "background": result.filled().disparity,
+        **vars(result.cues),
+        "truth": pair.disparity,
+        "known": known,
+        "peak_ratio": np.zeros(0) if result.costs is None else peak_ratio(result.costs)[known],
     }
-    if result.costs is not None:
-        measured["peak_ratio"] = peak_ratio(result.costs)[known]
-    return measured
+
+
+def measured(task: Task, arrays: Mapping[str, np.ndarray]) -> Measured:
+    """The terms and errors of what `compute` gave."""
+    known, disparity = arrays["known"], arrays["disparity"]
+    cues = Cues(*(arrays[field.name] for field in fields(Cues)))
+    terms = terms_of(disparity, arrays["other"], -1, arrays["background"], cues)
+    return Measured(
+        task.group,
+        task.judged,
+        np.stack([term[known] for _, term in terms], axis=1),
+        np.abs(disparity - arrays["truth"])[known],
+        arrays["truth"][known],
+        arrays["peak_ratio"],
+    )
 
 
 def collect(data: Path, work: Path, models: Sequence[str], wanted: Callable[[Task], bool]) -> None:
@@ -153,15 +169,14 @@ def collect(data: Path, work: Path, models: Sequence[str], wanted: Callable[[Tas
     work.mkdir(parents=True, exist_ok=True)
     for model in models:
         stereo = None
-        # KITTI's are the largest by far.
-        for task in sorted(filter(wanted, tasks(data)), key=lambda task: task.group == "KITTI"):
+        for task in filter(wanted, tasks(data)):
             path = work / f"{model}-{task.name}.npz"
             if path.exists():
                 continue
             stereo = stereo or Stereo(model)
             unfinished = path.with_suffix(".part")
             with unfinished.open("wb") as stream:
-                np.savez(stream, **measure(stereo, task))
+                np.savez(stream, **compute(stereo, task))
             unfinished.rename(path)
             print(f"{model}, {task.name}", flush=True)
 
@@ -173,7 +188,7 @@ def stored(data: Path, work: Path, model: str) -> list[Measured]:
         path = work / f"{model}-{task.name}.npz"
         if path.exists():
             with np.load(path) as arrays:
-                found.append(Measured(task.group, task.judged, **arrays))
+                found.append(measured(task, arrays))
     return found
 
 
@@ -197,20 +212,41 @@ def logistic_regression(
 
 
 def fit(scenes: Sequence[Measured]) -> np.ndarray:
-    """Intercept and weights from a sample of each scene's pixels."""
+    """Intercept and weights from a sample of each scene's pixels.
+
+    More evidence of one kind never counts the other way: the confidence is monotone.  Terms that
+    would be used against their meaning, to correct others, are left out one by one.
+    """
     generator = np.random.default_rng(0)
     parts = []
     for scene in scenes:
         count = min(MOST_PIXELS, scene.error.size)
         chosen = generator.choice(scene.error.size, count, replace=False)
         parts.append((scene.terms[chosen], scene.right[chosen], np.full(count, 1 / count)))
-    return logistic_regression(*map(np.concatenate, zip(*parts, strict=True)))
+    terms, right, weight = map(np.concatenate, zip(*parts, strict=True))
+    names = term_names()
+    used = list(range(len(names)))
+    while True:
+        found = logistic_regression(terms[:, used], right, weight)
+        expected = found[1:] * [_sign(names[term]) for term in used]
+        if expected.min() >= 0:
+            complete = np.zeros(1 + len(names))
+            complete[[0, *(1 + term for term in used)]] = found
+            return complete
+        del used[int(expected.argmin())]
+
+
+def _sign(name: str) -> int:
+    """Which way a term may go: more of it is better, worse, or (0) either."""
+    if name.startswith(("margin", "distance")):
+        return 1
+    return 0 if name.startswith(("the other view", "outside")) else -1
 
 
 def term_names() -> list[str]:
     """The names of the terms, in their order."""
     blank = np.zeros((2, 2), np.float32)
-    return [name for name, _ in terms_of(blank, blank, -1, Cues(blank, blank, blank))]
+    return [name for name, _ in terms_of(blank, blank, -1, blank, Cues(blank, blank))]
 
 
 def write_weights(found: np.ndarray, models: Sequence[str], scenes: int) -> None:
@@ -291,17 +327,18 @@ def main() -> None:
         WEIGHTS.clear()
         WEIGHTS.update(dict.fromkeys(term_names(), 0.0))
     collect(data, work, models, lambda task: task.judged or not arguments.judge)
-    measured = {model: stored(data, work, model) for model in models}
+    scenes_of = {model: stored(data, work, model) for model in models}
     found = np.array([INTERCEPT, *WEIGHTS.values()])
     if not arguments.judge:
-        fitted = [scene for of_model in measured.values() for scene in of_model if not scene.judged]
+        every = [scene for scenes in scenes_of.values() for scene in scenes]
+        fitted = [scene for scene in every if not scene.judged]
         found = fit(fitted)
         write_weights(found, models, len(fitted))
     header = ["model", "scenes", "maps", "error (= random)", "peak ratio", "area"]
     header += ["below random", "below peak ratio", "right - confidence, points per tenth"]
     rows = [
         row
-        for model, scenes in measured.items()
+        for model, scenes in scenes_of.items()
         for row in judge(model, [scene for scene in scenes if scene.judged], found)
     ]
     print(markdown_table(header, rows))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .confidence_weights import INTERCEPT, WEIGHTS
 from .crf import CrfSolution
-from .kernels import Array, Backend
+from .kernels import Backend
 from .opencv import cv2
 from .validity import TOLERANCE, view_difference
 
@@ -23,8 +23,8 @@ RIGHT_WITHIN = 2.0
 """Pixels: a disparity that is off by more is wrong."""
 
 _BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
-_TINY = 1e-12
-_RADII = (4, 8)  # pixels: how far the neighbourhood reaches
+# Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
+_RADII = (8, 48)
 _JUMP = 2.0  # pixels between neighbours on different surfaces
 _NO_RIVAL = 10.0  # the margin where all labels are neighbours; more than any real one
 
@@ -38,16 +38,12 @@ class Cues:
     margin
         By how much the best label that is no neighbour of the chosen one costs more, in the
         minorant, whose costs include what all other pixels want.
-    share
-        Of the matching costs' softmax, what the chosen label and its neighbours have: what the
-        networks say without the CRF.
     row_difference
         Pixels between the labels that the rows and the columns choose: where they differ, the
         relaxation is not tight.
     """
 
     margin: np.ndarray
-    share: np.ndarray
     row_difference: np.ndarray
 
     def rows(self, first: int, last: int) -> Cues:
@@ -60,34 +56,30 @@ class Cues:
         return cls(*map(np.concatenate, zip(*(vars(x).values() for x in strips), strict=True)))
 
 
-def cues_of(backend: Backend, costs: Array, solution: CrfSolution, step: float) -> Cues:
-    """Gather the cues of a solution; ``costs`` (H, W, K) are what it minimises.
+def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
+    """Gather the cues of a solution.
 
-    ``solution`` has the labels of the rows.  The volumes are read in blocks of rows, so that next
-    to no memory is needed for it, and brought to the host if they are on a GPU.
+    It has the labels of the rows; ``step`` is pixels per label.  The minorant is read in blocks of
+    rows, so that next to no memory is needed, and brought to the host if it is on a GPU.
     """
     label_map, of_rows = (backend.to_host(x) for x in (solution.label_map, solution.row_label_map))
-    height, width, count = costs.shape
-    margin, share = (np.empty((height, width), np.float32) for _ in range(2))
+    height, width, count = solution.minorant.shape
+    margin = np.empty((height, width), np.float32)
     at_once = max(_BLOCK // (width * count), 1)
     for first in range(0, height, at_once):
         rows = np.s_[first : first + at_once]
-        near = label_map[rows][..., np.newaxis] + np.array([-1, 0, 1])
-        exists = (near >= 0) & (near < count)
-        near = np.clip(near, 0, count - 1)
+        chosen = label_map[rows][..., np.newaxis]
+        near = np.clip(chosen + np.array([-1, 0, 1]), 0, count - 1)
         rivals = backend.to_host(solution.minorant[rows]).copy()
-        lowest = np.take_along_axis(rivals, near[..., 1:2], axis=2)[..., 0]
+        lowest = np.take_along_axis(rivals, chosen, axis=2)[..., 0]
         np.put_along_axis(rivals, near, np.inf, axis=2)
         margin[rows] = np.minimum(rivals.min(axis=2) - lowest, _NO_RIVAL)
-        unary = backend.to_host(costs[rows])
-        around = np.where(exists, np.take_along_axis(unary, near, axis=2), 0).sum(axis=2)
-        share[rows] = around / np.minimum(unary.sum(axis=2), -_TINY)
     difference = np.abs(of_rows - label_map).astype(np.float32) * np.float32(step)
-    return Cues(margin, share, difference)
+    return Cues(margin, difference)
 
 
 def confidence_of(
-    disparity: np.ndarray, other: np.ndarray, direction: int, cues: Cues
+    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
 ) -> np.ndarray:
     """The probability that each pixel is right, float32 (H, W) in [0, 1].
 
@@ -98,17 +90,20 @@ def confidence_of(
     ----------
     disparity, other, direction
         As for `hybridstereo.validity.view_difference`.
+    background
+        The map as `hybridstereo.filling` fills it.  What only one view sees was not matched but
+        guessed; where the CRF guessed the surface behind, it is mostly right.
     cues
         Of the view.
     """
     evidence = np.full(disparity.shape, INTERCEPT, np.float32)
-    for name, term in terms_of(disparity, other, direction, cues):
+    for name, term in terms_of(disparity, other, direction, background, cues):
         evidence += np.float32(WEIGHTS[name]) * term
     return 1 / (1 + np.exp(-evidence))
 
 
 def terms_of(
-    disparity: np.ndarray, other: np.ndarray, direction: int, cues: Cues
+    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The terms of the regression one after the other, with their names; float32 (H, W) each.
 
@@ -116,18 +111,23 @@ def terms_of(
     ramps, which make it one of straight pieces.
     """
     yield from _ramps("margin", cues.margin, (0, 0.02, 0.05, 0.1, 0.2, 0.4, 1))
-    yield from _ramps("share", cues.share, (0, 0.1, 0.3, 0.6, 1))
     difference = view_difference(disparity, other, direction)
-    outside, differs = np.isinf(difference), difference > TOLERANCE
-    yield from _ramps("views differ", difference, (0, TOLERANCE, 3))
-    yield "views contradict", differs.astype(np.float32)
-    yield "outside the other view", outside.astype(np.float32)
-    row_differs = cues.row_difference > TOLERANCE
-    yield from _ramps("rows and columns differ", cues.row_difference, (0, 2))
-    yield "rows and columns contradict", row_differs.astype(np.float32)
+    contradicts = np.abs(difference) > TOLERANCE
+    yield from _ramps("views differ", np.abs(difference), (0, TOLERANCE, 3))
+    yield "views contradict", contradicts.astype(np.float32)
+    nearer = (difference > TOLERANCE) & np.isfinite(difference)
+    yield "the other view sees something nearer", nearer.astype(np.float32)
+    yield "outside the other view", np.isinf(difference).astype(np.float32)
+    guess = np.where(contradicts, np.abs(background - disparity), 0)
+    yield from _ramps("not the background", guess, (0, 1, 3))
+    row_contradicts = cues.row_difference > TOLERANCE
+    yield "rows and columns contradict", row_contradicts.astype(np.float32)
     for radius in _RADII:
-        yield f"views contradict within {radius} px", _mean_around(differs, radius)
-        yield f"rows and columns contradict within {radius} px", _mean_around(row_differs, radius)
+        yield f"views contradict within {radius} px", _mean_around(contradicts, radius)
+        yield (
+            f"rows and columns contradict within {radius} px",
+            _mean_around(row_contradicts, radius),
+        )
         spread = _spread_around(disparity, radius)
         yield from _ramps(f"disparities vary within {radius} px", spread, (0, 1, 4))
     around = _mean_around(np.minimum(cues.margin, 1), _RADII[0])

@@ -29,6 +29,7 @@ from .features import (
     padding_of,
     statistics,
 )
+from .filling import filled_disparity
 from .kernels import Array, Backend
 from .labels import LabelRange
 from .model import StereoModel, on_device
@@ -36,7 +37,7 @@ from .options import VIEWS, MatchOptions, View
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
 from .strips import CompleteViews, Strip
-from .validity import validity_of
+from .validity import GOOD, validity_of
 
 OnStrip = Callable[[int, int], None]
 """Called before each strip with how many are done, and how many there are."""
@@ -237,7 +238,7 @@ class Pipeline:
                 )
         if options.confidence:
             with clock.stage("confidence"):
-                cues = cues_of(backend, costs, solution, label_range.step)
+                cues = cues_of(backend, solution, label_range.step)
         before = after = None
         if volumes:
             before = backend.to_host(costs)
@@ -269,7 +270,8 @@ class Pipeline:
         if result.cues is None:
             return replace(result, validity=validity)
         with clock.stage("confidence"):
-            confidence = confidence_of(*maps, direction, result.cues)
+            background = filled_disparity(maps[0], validity == GOOD, result.label_range)
+            confidence = confidence_of(*maps, direction, background, result.cues)
         return replace(result, validity=validity, confidence=confidence)
 
     def _in_strips(

@@ -23,10 +23,11 @@ between whole pixels, over which the disparity of a slanted surface changes."""
 
 
 def view_difference(disparity: np.ndarray, other: np.ndarray, direction: int) -> np.ndarray:
-    """How far the two views differ about the disparity of a point.
+    """What the other view says of the disparity of a point, less what this one says.
 
     The point lies between two pixels of the other view, one of which may belong to another surface:
-    the one that agrees better counts.
+    the one that agrees better counts.  The difference is positive where the other view sees
+    something nearer.
 
     Parameters
     ----------
@@ -46,8 +47,8 @@ def view_difference(disparity: np.ndarray, other: np.ndarray, direction: int) ->
     least = np.full(disparity.shape, np.inf, np.float32)
     for column, inside in _matches(disparity, direction):
         there = np.take_along_axis(other, column, axis=1)
-        difference = np.abs(np.subtract(there, disparity, where=inside, out=np.zeros_like(there)))
-        np.minimum(least, difference, out=least, where=inside)
+        difference = np.subtract(there, disparity, where=inside, out=np.full_like(least, np.inf))
+        least = np.where(np.abs(difference) < np.abs(least), difference, least)
     return least
 
 
@@ -77,7 +78,8 @@ def validity_of(
     labels
         What was searched.
     """
-    agreeing = view_difference(disparity, other, direction) <= max(TOLERANCE, labels.step)
+    difference = np.abs(view_difference(disparity, other, direction))
+    agreeing = difference <= max(TOLERANCE, labels.step)
     validity = np.where(_claimed(other, -direction), INVALID, OCCLUDED).astype(np.uint8)
     validity[agreeing] = GOOD
     return validity

@@ -234,7 +234,7 @@ def agree(disparity: Disparity, other: Disparity, direction: int) -> Mask:
         right view.
 
     """
-    return view_difference(disparity, other, direction) <= _CONSISTENT
+    return np.abs(view_difference(disparity, other, direction)) <= _CONSISTENT
 
 
 def in_front(disparity: Disparity) -> Mask:
