@@ -325,7 +325,8 @@ def sparsification(confidence: NDArray[Any], bad: NDArray[np.bool_]) -> Sparsifi
     """
     if bad.size == 0:
         return Sparsification(np.full(SPARSIFICATION_SHARES.shape, np.nan))
-    _, tied, count = np.unique(-confidence, return_inverse=True, return_counts=True)
+    descending = -confidence.astype(np.float64)
+    _, tied, count = np.unique(descending, return_inverse=True, return_counts=True)
     ends = np.cumsum(count)
     bad_until = np.cumsum(np.bincount(tied.reshape(-1), bad, minlength=count.size))
     kept = SPARSIFICATION_SHARES * bad.size
