@@ -26,8 +26,8 @@ from mdtable import markdown_table
 
 import hybridstereo
 from hybridstereo import LabelRange, Stereo
-from hybridstereo.confidence import RIGHT_WITHIN, Cues, terms_of
-from hybridstereo.confidence_weights import INTERCEPT, WEIGHTS
+from hybridstereo.confidence import KINDS, RIGHT_WITHIN, Cues, confirmed_by, terms_of
+from hybridstereo.confidence_weights import INTERCEPTS, WEIGHTS
 from hybridstereo.datasets import StereoPair, open_dataset, parse_roots
 from hybridstereo.datasets.generated import generated_samples
 from hybridstereo.metrics import sparsification
@@ -75,6 +75,13 @@ class Measured:
     error: np.ndarray
     truth: np.ndarray
     peak_ratio: np.ndarray
+    confirmed: np.ndarray
+
+    def confidence(self, found: np.ndarray) -> np.ndarray:
+        """Of all pixels, with intercepts and weights (kinds, 1 + T)."""
+        kind = np.where(self.confirmed, *KINDS)
+        evidence = found[kind, 0] + (found[kind, 1:] * self.terms).sum(axis=1)
+        return 1 / (1 + np.exp(-evidence))
 
     @property
     def right(self) -> np.ndarray:
@@ -161,6 +168,7 @@ def measured(task: Task, arrays: Mapping[str, np.ndarray]) -> Measured:
         np.abs(disparity - arrays["truth"])[known],
         arrays["truth"][known],
         arrays["peak_ratio"],
+        confirmed_by(disparity, arrays["other"], -1)[known],
     )
 
 
@@ -212,20 +220,26 @@ def logistic_regression(
 
 
 def fit(scenes: Sequence[Measured]) -> np.ndarray:
-    """Intercept and weights from a sample of each scene's pixels.
-
-    More evidence of one kind never counts the other way: the confidence is monotone.  Terms that
-    would be used against their meaning, to correct others, are left out one by one.
-    """
+    """Intercepts and weights (kinds, 1 + T) from a sample of each scene's pixels."""
     generator = np.random.default_rng(0)
     parts = []
     for scene in scenes:
         count = min(MOST_PIXELS, scene.error.size)
         chosen = generator.choice(scene.error.size, count, replace=False)
-        parts.append((scene.terms[chosen], scene.right[chosen], np.full(count, 1 / count)))
-    terms, right, weight = map(np.concatenate, zip(*parts, strict=True))
+        sample = scene.terms, scene.right, scene.confirmed
+        parts.append((*(values[chosen] for values in sample), np.full(count, 1 / count)))
+    terms, right, confirmed, weight = map(np.concatenate, zip(*parts, strict=True))
+    return np.stack([monotone_fit(terms[x], right[x], weight[x]) for x in (confirmed, ~confirmed)])
+
+
+def monotone_fit(terms: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Intercept and weights (1 + T,) of which none counts against its meaning.
+
+    More evidence of one kind never counts the other way: terms that would be used so, to correct
+    others, are left out one by one.
+    """
     names = term_names()
-    used = list(range(len(names)))
+    used = [term for term in range(len(names)) if np.ptp(terms[:, term]) > 0]
     while True:
         found = logistic_regression(terms[:, used], right, weight)
         expected = found[1:] * [_sign(names[term]) for term in used]
@@ -237,10 +251,13 @@ def fit(scenes: Sequence[Measured]) -> np.ndarray:
 
 
 def _sign(name: str) -> int:
-    """Which way a term may go: more of it is better, worse, or (0) either."""
-    if name.startswith(("margin", "distance")):
-        return 1
-    return 0 if name.startswith(("the other view", "outside")) else -1
+    """Which way a term may go: more of it is better, worse, or (0) either.
+
+    What the other view sees instead says something only of pixels that it does not confirm.
+    """
+    if name.startswith(("the other view", "outside")):
+        return 0
+    return 1 if name.startswith(("margin", "distance")) else -1
 
 
 def term_names() -> list[str]:
@@ -251,14 +268,18 @@ def term_names() -> list[str]:
 
 def write_weights(found: np.ndarray, models: Sequence[str], scenes: int) -> None:
     """Store the weights as the module that `hybridstereo.confidence` imports."""
-    intercept, *weights = (round(float(value), 4) for value in found)
-    named = dict(zip(term_names(), weights, strict=True))
-    table = "".join(f'    "{name}": {weight},\n' for name, weight in named.items())
+    rounded = np.round(found, 4).tolist()
+    table = "".join(
+        f'    "{name}": {weights},\n'
+        for name, weights in zip(["", *term_names()], zip(*rounded, strict=True), strict=True)
+        if name
+    )
     WEIGHTS_FILE.write_text(
         '"""Weights of `hybridstereo.confidence`, written by ``tools/fit_confidence.py``.\n\n'
+        "Two each: for pixels that the other view confirms, and for those that it does not.\n"
         f"Fitted to {scenes} maps of {', '.join(models)}.\n"
         '"""\n\n'
-        f"INTERCEPT = {intercept}\n\nWEIGHTS = {{\n{table}}}\n"
+        f"INTERCEPTS = {tuple(row[0] for row in rounded)}\n\nWEIGHTS = {{\n{table}}}\n"
         '"""By the names of the terms, in their order."""\n'
     )
 
@@ -287,7 +308,7 @@ def judge(model: str, scenes: Sequence[Measured], found: np.ndarray) -> list[lis
         for scene in scenes:
             if title not in (scene.group, "all"):
                 continue
-            confidence = 1 / (1 + np.exp(-(found[0] + scene.terms @ found[1:])))
+            confidence = scene.confidence(found)
             confidences.append(confidence)
             rights.append(scene.right)
             area, naive = (
@@ -325,10 +346,10 @@ def main() -> None:
         if arguments.judge:
             parser.error("the stored weights are not those of the terms: fit them first")
         WEIGHTS.clear()
-        WEIGHTS.update(dict.fromkeys(term_names(), 0.0))
+        WEIGHTS.update(dict.fromkeys(term_names(), (0.0, 0.0)))
     collect(data, work, models, lambda task: task.judged or not arguments.judge)
     scenes_of = {model: stored(data, work, model) for model in models}
-    found = np.array([INTERCEPT, *WEIGHTS.values()])
+    found = np.column_stack([INTERCEPTS, *WEIGHTS.values()])
     if not arguments.judge:
         every = [scene for scenes in scenes_of.values() for scene in scenes]
         fitted = [scene for scene in every if not scene.judged]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .confidence_weights import INTERCEPT, WEIGHTS
+from .confidence_weights import INTERCEPTS, WEIGHTS
 from .crf import CrfSolution
 from .kernels import Backend
 from .opencv import cv2
@@ -21,6 +21,9 @@ from .validity import TOLERANCE, view_difference
 
 RIGHT_WITHIN = 2.0
 """Pixels: a disparity that is off by more is wrong."""
+
+KINDS = (0, 1)
+"""Of pixels: confirmed by the other view, and not; the weights of either stand in this order."""
 
 _BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
 # Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
@@ -84,7 +87,8 @@ def confidence_of(
     """The probability that each pixel is right, float32 (H, W) in [0, 1].
 
     Logistic regression: ``1 / (1 + exp(-(w0 + sum_i w_i t_i)))`` over the terms t of `terms_of`,
-    with the weights that ``tools/fit_confidence.py`` found.
+    with the weights that ``tools/fit_confidence.py`` found; others for pixels that the other view
+    confirms than for those that it does not.
 
     Parameters
     ----------
@@ -96,10 +100,16 @@ def confidence_of(
     cues
         Of the view.
     """
-    evidence = np.full(disparity.shape, INTERCEPT, np.float32)
+    confirmed = confirmed_by(disparity, other, direction)
+    evidence = np.where(confirmed, *(np.float32(INTERCEPTS[kind]) for kind in KINDS))
     for name, term in terms_of(disparity, other, direction, background, cues):
-        evidence += np.float32(WEIGHTS[name]) * term
+        evidence += term * np.where(confirmed, *(np.float32(WEIGHTS[name][kind]) for kind in KINDS))
     return 1 / (1 + np.exp(-evidence))
+
+
+def confirmed_by(disparity: np.ndarray, other: np.ndarray, direction: int) -> np.ndarray:
+    """Where the other view confirms a map, bool (H, W); arguments as for `confidence_of`."""
+    return np.abs(view_difference(disparity, other, direction)) <= TOLERANCE
 
 
 def terms_of(
@@ -113,11 +123,12 @@ def terms_of(
     yield from _ramps("margin", cues.margin, (0, 0.02, 0.05, 0.1, 0.2, 0.4, 1))
     difference = view_difference(disparity, other, direction)
     contradicts = np.abs(difference) > TOLERANCE
-    yield from _ramps("views differ", np.abs(difference), (0, TOLERANCE, 3))
-    yield "views contradict", contradicts.astype(np.float32)
-    nearer = (difference > TOLERANCE) & np.isfinite(difference)
+    yield from _ramps("views differ", np.abs(difference), (0, TOLERANCE))
+    outside = np.isinf(difference)
+    nearer = ~outside & (difference > TOLERANCE)
     yield "the other view sees something nearer", nearer.astype(np.float32)
-    yield "outside the other view", np.isinf(difference).astype(np.float32)
+    yield "the other view sees something farther", (difference < -TOLERANCE).astype(np.float32)
+    yield "outside the other view", outside.astype(np.float32)
     guess = np.where(contradicts, np.abs(background - disparity), 0)
     yield from _ramps("not the background", guess, (0, 1, 3))
     row_contradicts = cues.row_difference > TOLERANCE
