@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .kernels import Backend
+
+IMAGE_CHANNELS = 3
+"""Red, green, blue."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,20 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Where a strip of rows lies: its first row, and the height of the whole."""
+class Window:
+    """Where a part of a view lies: its first row and column, and the size of the complete view."""
 
-    top: int
+    top: float
+    left: float
     height: int
+    width: int
+
+    def at_level(self, level: int) -> Window:
+        """The same at a coarser level of a pyramid, each half the size of the one before."""
+        size = 1 << level
+        return Window(
+            self.top / size, self.left / size, -(-self.height // size), -(-self.width // size)
+        )
 
 
 def padding_of(layers: Sequence[ConvLayer]) -> Padding:
@@ -80,15 +92,15 @@ def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
     return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
 
 
-def append_coordinates(padded: np.ndarray, rows: Rows | None = None) -> np.ndarray:
+def append_coordinates(padded: np.ndarray, window: Window | None = None) -> np.ndarray:
     """Append channels ``(x - W/2)/W`` and ``(y - H/2)/H`` of the padded grid (docs/model.md 2).
 
-    Of a strip of rows, ``rows`` says where in the padded grid it lies.
+    Of a part of a view, ``window`` says where in the padded view it lies.
     """
     height, width, _ = padded.shape
-    rows = rows or Rows(0, height)
-    x = (np.arange(width) - width / 2) / width
-    y = (rows.top + np.arange(height) - rows.height / 2) / rows.height
+    whole = window or Window(0, 0, height, width)
+    x = (whole.left + np.arange(width) - whole.width / 2) / whole.width
+    y = (whole.top + np.arange(height) - whole.height / 2) / whole.height
     grid = np.stack(np.meshgrid(x, y), axis=-1).astype(padded.dtype)
     return np.concatenate([padded, grid], axis=-1)
 
@@ -97,21 +109,28 @@ def network_input(
     image: np.ndarray,
     layers: Sequence[ConvLayer],
     stats: Statistics | None = None,
-    rows: Rows | None = None,
+    window: Window | None = None,
 ) -> np.ndarray:
     """Pad and normalise an RGB image (H, W, 3) for the Unary-CNN.
 
     The statistics are those after padding, unless the image is a part of another one whose
-    statistics are given; ``rows`` says where in that one a strip of rows lies.
+    statistics are given; ``window`` says where in that one it lies.
     """
     padding = padding_of(layers)
+    rows, columns = zip(padding.before, padding.after, strict=True)
     padded = pad(image, padding)
     normalised = normalise(padded, statistics(padded) if stats is None else stats)
-    if layers[0].weight.shape[1] == image.shape[2] + 2:
-        added = padding.before[0] + padding.after[0]
-        place = None if rows is None else Rows(rows.top, rows.height + added)
-        normalised = append_coordinates(normalised, place)
+    if sees_coordinates(layers):
+        if window is not None:
+            height, width = window.height + sum(rows), window.width + sum(columns)
+            window = replace(window, height=height, width=width)
+        normalised = append_coordinates(normalised, window)
     return normalised
+
+
+def sees_coordinates(layers: Sequence[ConvLayer]) -> bool:
+    """Whether the Unary-CNN is given the place of a pixel beside its colour."""
+    return layers[0].weight.shape[1] == IMAGE_CHANNELS + 2
 
 
 def network_forward(

@@ -11,7 +11,7 @@ import numpy as np
 from .crf import Penalties
 from .edges import EdgeModel
 from .errors import InputError, ModelError, shortened
-from .features import ConvLayer
+from .features import IMAGE_CHANNELS, ConvLayer
 from .io.weights import WeightFile
 from .kernels import Backend
 from .labels import LabelRange
@@ -28,7 +28,6 @@ from .limits import (
 
 METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")
-IMAGE_CHANNELS = 3
 PROVENANCE = ("trained_on", "trained_date", "validation", "licence")
 """The attributes of `ModelConfig` that tell where a model comes from."""
 

@@ -21,8 +21,8 @@ from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
 from .features import (
-    Rows,
     Statistics,
+    Window,
     features_forward,
     network_input,
     pad,
@@ -147,10 +147,10 @@ class Pipeline:
     ) -> dict[View, Array]:
         """Images of one size -> features -> correlation, for each view."""
         backend, layers = self._backend, self._model.unary
-        rows, stats = (whole.place, whole.statistics) if whole else (None, (None, None))
+        window, stats = (whole.window, whole.statistics) if whole else (None, (None, None))
         with clock.stage("input"):
             inputs = [
-                backend.to_device(network_input(image, layers, of_view, rows))
+                backend.to_device(network_input(image, layers, of_view, window))
                 for image, of_view in zip(images, stats, strict=True)
             ]
         with clock.stage("unary_cnn"):
@@ -284,14 +284,14 @@ class Pipeline:
         on_strip: OnStrip | None,
     ) -> dict[View, StereoResult]:
         """As `_views`, strip by strip, without volumes."""
-        height = images[0].shape[0]
+        height, width, _ = images[0].shape
         with clock.stage("input"):
             levels = list(zip(*(self._statistics(view) for view in images), strict=True))
         parts: dict[View, list[StereoResult]] = {view: [] for view in options.views}
         for done, strip in enumerate(strips):
             if on_strip is not None:
                 on_strip(done, len(strips))
-            whole = CompleteViews(Rows(strip.top, height), levels)
+            whole = CompleteViews(Window(strip.top, 0, height, width), levels)
             rows = np.s_[strip.top : strip.bottom]
             strip_images = images[0][rows], images[1][rows]
             found = self._views(strip_images, label_range, options, False, clock, whole)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .features import Rows, Statistics, padding_of
+from .features import Statistics, Window, padding_of
 from .model import StereoModel
 
 CRF_ROWS = 48
@@ -41,13 +41,13 @@ class CompleteViews:
 
     Attributes
     ----------
-    place
+    window
         Where it lies.
     levels
         The statistics of the left and of the right view, at this level and at the coarser ones.
     """
 
-    place: Rows
+    window: Window
     levels: Sequence[tuple[Statistics, Statistics]]
 
     @property
@@ -57,8 +57,7 @@ class CompleteViews:
 
     def at_level(self, level: int) -> CompleteViews:
         """The same at a coarser level, each half the size of the one before."""
-        coarse = Rows(self.place.top >> level, -(-self.place.height >> level))
-        return CompleteViews(coarse, self.levels[level:])
+        return CompleteViews(self.window.at_level(level), self.levels[level:])
 
 
 def overlap_of(model: StereoModel) -> int:

@@ -180,6 +180,21 @@ def test_the_networks_see_a_crop_as_within_its_view(coded: StereoPair) -> None:
         assert (np.moveaxis(windows, 2, -1) == seen).all(axis=(2, 3, 4)).any()
 
 
+@pytest.mark.parametrize("flip", [None, "flip_vertically", "flip_horizontally"])
+def test_a_crop_knows_where_it_lies(coded: StereoPair, flip: str | None) -> None:
+    """Networks with coordinates see those of the complete view, also of a crop of a crop."""
+    layer = ConvLayer(np.zeros((1, 5, 1, 1), np.float32), None)
+    part = augmentation.crop(augmentation.crop(coded, 2, 3, H - 4, W - 4), 4, 6, 10, 12)
+    whole = network_input(coded.left, [layer])[..., 3:]
+    expected = whole[6:16, 9:21]
+    if flip is not None:
+        part = getattr(augmentation, flip)(part)
+        rows, columns = ((H - 16, H - 6), (9, 21)) if "vert" in flip else ((6, 16), (W - 21, W - 9))
+        expected = whole[slice(*rows), slice(*columns)]
+    seen = network_input(part.left, [layer], None, part.window)[..., 3:]
+    np.testing.assert_allclose(seen, expected, atol=1e-6)
+
+
 def test_statistics_do_not_outlive_a_change_of_the_values(coded: StereoPair) -> None:
     part = augmentation.random_crop(coded, (20, 30), 0.1, np.random.default_rng(0))
     changed = augmentation.disturb(part, AugmentOptions(gain=0.5), np.random.default_rng(0))

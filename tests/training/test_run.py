@@ -190,6 +190,22 @@ def test_a_trained_network_becomes_deeper_and_loses_its_description(options, tmp
     assert (deep.config.description, deep.config.validation) == ("", "")
 
 
+def test_a_trained_network_learns_to_use_coordinates(options, tmp_path, monkeypatch):
+    """And a run knows that it has them, whether it was told or found them in the model."""
+    options = replace(options, stage="unary", steps=2)
+    train(options, tmp_path / "a")
+    seen = []
+    real = stages.unary_step
+    monkeypatch.setattr(stages, "unary_step", lambda *x: seen.append(x[2].window) or real(*x))
+    placed = train(replace(options, init=str(tmp_path / "a"), with_xy=True), tmp_path / "b")
+    train(replace(options, init=str(tmp_path / "b")), tmp_path / "c")
+    assert placed.unary[0].weight.shape[1] == 5
+    assert np.any(placed.unary[0].weight[:, 3:] != 0)
+    assert all(window.height > 24 and window.width > 32 for window in seen)
+    assert len({(window.top, window.left) for window in seen}) > 1
+    assert all(json.loads((tmp_path / x / "config.json").read_text())["with_xy"] for x in "bc")
+
+
 def test_a_batch_side_by_side_is_a_batch_one_by_one(options, tmp_path):
     options = replace(options, stage="unary", batch=3)
     many, one = (train(options, tmp_path / str(x), threads=x) for x in (None, 1))

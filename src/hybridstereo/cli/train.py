@@ -59,7 +59,11 @@ class _Size(click.ParamType):
 @click.option(
     "--filters", type=number_type(TRAINING["filters"]), default=100, help="Filters per layer."
 )
-@click.option("--with-xy", is_flag=True, help="Give the Unary-CNN the pixel coordinates as well.")
+@click.option(
+    "--with-xy",
+    is_flag=True,
+    help="Give the Unary-CNN the pixel coordinates as well; a model of --init learns to use them.",
+)
 @click.option(
     "--pyramid",
     type=number_type(TRAINING["pyramid"]),

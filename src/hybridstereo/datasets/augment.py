@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hybridstereo.datasets.pair import Disparity, FloatImage, Mask, StereoPair
 from hybridstereo.datasets.shadows import shadows
 from hybridstereo.errors import InputError
+from hybridstereo.features import Window
 from hybridstereo.opencv import cv2
 from hybridstereo.pyramid import level_statistics
 
@@ -175,6 +176,9 @@ def augment(pair: StereoPair, options: AugmentOptions, rng: np.random.Generator)
 
 def flip_vertically(pair: StereoPair) -> StereoPair:
     """Turn both views upside down."""
+    if (window := pair.window) is not None:
+        top = window.height - window.top - pair.height
+        pair = replace(pair, window=replace(window, top=top))
     return _rearranged(pair, lambda values: values[::-1])
 
 
@@ -191,8 +195,12 @@ def flip_horizontally(pair: StereoPair) -> StereoPair:
     """
     if pair.right_disparity is None or pair.right_valid is None:
         raise ValueError("flipping horizontally needs the truth for the right view")
+    window = pair.window
+    if window is not None:
+        window = replace(window, left=window.width - window.left - pair.width)
     swapped = replace(
         pair,
+        window=window,
         left=pair.right,
         right=pair.left,
         disparity=pair.right_disparity,
@@ -222,6 +230,8 @@ def crop(pair: StereoPair, top: int, left: int, height: int, width: int) -> Ster
     if not (0 <= top < bottom <= pair.height and 0 <= left < end <= pair.width):
         raise ValueError(f"a window of {height}x{width} at ({top}, {left}) leaves the image")
     part = _rearranged(pair, lambda values: values[top:bottom, left:end])
+    whole = pair.window or Window(0, 0, pair.height, pair.width)
+    part = replace(part, window=replace(whole, top=whole.top + top, left=whole.left + left))
     valid = part.valid & _match_inside(part.disparity, -1)
     if part.right_disparity is None or part.right_valid is None:
         return replace(part, valid=valid)

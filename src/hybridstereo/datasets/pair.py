@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
-from hybridstereo.features import Statistics
+from hybridstereo.features import Statistics, Window
 from hybridstereo.rectification import Camera, Rectification
 from hybridstereo.validity import view_difference
 
@@ -56,6 +56,9 @@ class StereoPair:
         Of the complete views at all sizes (`hybridstereo.pyramid.level_statistics`), if these are
         crops of them: the networks are to see a crop as they would see it within its view. None:
         those of the views themselves.
+    window
+        Where in the complete views these crops lie, for networks that are given coordinates. None:
+        they are complete.
     right_camera
         As the data set states it; None if unknown.
     rectification
@@ -75,6 +78,7 @@ class StereoPair:
     left_statistics: tuple[Statistics, ...] | None = None
     right_statistics: tuple[Statistics, ...] | None = None
     knows_occlusion: bool = True
+    window: Window | None = None
     right_camera: Camera | None = None
     rectification: Rectification | None = None
 

@@ -6,9 +6,9 @@ import math
 from pathlib import Path
 
 from ..errors import ModelError
-from ..features import ConvLayer
+from ..features import IMAGE_CHANNELS, ConvLayer
 from ..labels import LabelRange
-from ..model import IMAGE_CHANNELS, ModelConfig, StereoModel
+from ..model import ModelConfig, StereoModel
 from .published import (
     PublishedConfig,
     PublishedParameters,

@@ -17,10 +17,10 @@ import numpy as np
 
 from ..datasets import StereoPair
 from ..edges import EdgeWeights, edges_forward, edges_input
-from ..features import ConvLayer, network_forward
+from ..features import IMAGE_CHANNELS, ConvLayer, network_forward
 from ..kernels import Backend
 from ..kernels.constants import LUMA
-from ..model import IMAGE_CHANNELS, StereoModel
+from ..model import StereoModel
 
 _FILTERS = 64
 # Widths of the peaks, in standard deviations of the image.

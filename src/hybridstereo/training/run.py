@@ -13,12 +13,13 @@ from ..datasets.fileheaders import check_files
 from ..datasets.loader import PairCache
 from ..device import checked_threads, open_backend
 from ..errors import InputError, ModelError, OutputError, shortened
+from ..features import sees_coordinates
 from ..kernels import limited_threads
 from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
 from ..models.zoo import STAGES, load_model, save_model, stage_model
 from .checks import check_options
 from .curves import plot_curves
-from .deepen import deepen
+from .grow import add_coordinates, deepen
 from .interrupts import deferred_signals
 from .optim import OptimiserOptions
 from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
@@ -244,6 +245,9 @@ def train(
     reporter.message(f"{counts}, {len(test)} test pairs" if test else counts)
     continuing = resuming and folder.has_checkpoint
     start = None if continuing else _initial_model(options)
+    if start is not None:
+        # What the model of `init` sees, a resumed run is to know without it.
+        options = replace(options, with_xy=sees_coordinates(start.unary))
     if start is not None and options.disparities is not None:
         reporter.message(f"the model is {start.config.description}")
     cache = PairCache(dataset, int(options.cache_gigabytes * (1 << 30)))
@@ -384,6 +388,8 @@ def _initial_model(options: TrainOptions) -> StereoModel:
         model = with_config(load_model(options.init), **unnamed)
         if options.layers is not None:
             model = deepen(model, options.layers)
+        if options.with_xy:
+            model = add_coordinates(model)
         if options.keep_edges and not model.pairwise:
             raise InputError(
                 f"{options.init} has no Pairwise-CNN whose edges could be kept",
@@ -425,4 +431,7 @@ def _with_labels(model: StereoModel, disparities: int | None) -> StereoModel:
 
 def _augmentation(options: TrainOptions) -> AugmentOptions:
     changes = {**_PHOTOMETRIC, **_GEOMETRIC} if options.augment else {}
+    if options.with_xy:
+        # Coordinates tell where the ground is; upside down they would tell nothing.
+        changes = changes | {"vertical_flip": 0.0}
     return AugmentOptions(crop=options.crop, **changes)

@@ -20,12 +20,11 @@ from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
 from ..errors import InputError, ModelError, StereoError
-from ..features import ConvLayer
+from ..features import IMAGE_CHANNELS, ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
 from ..memory import require_training_memory
 from ..model import (
-    IMAGE_CHANNELS,
     PYRAMID,
     ModelConfig,
     StereoModel,

@@ -12,7 +12,14 @@ from ..crf import solve
 from ..datasets import StereoPair
 from ..disparity import cheapest_labels
 from ..edges import edges_backward, edges_forward, edges_input
-from ..features import ConvLayer, Statistics, features_backward, features_forward, network_input
+from ..features import (
+    ConvLayer,
+    Statistics,
+    Window,
+    features_backward,
+    features_forward,
+    network_input,
+)
 from ..kernels import Array, Backend
 from ..labels import LabelRange
 from ..limits import TRAINING
@@ -73,12 +80,13 @@ class _LevelPass:
         backend: Backend,
         views: Sequence[tuple[np.ndarray, Statistics | None]],
         label_range: LabelRange,
+        window: Window | None,
     ) -> None:
         self._layers, self._backend = layers, backend
         self.label_range = label_range
         self._kept: list[list[Array]] = [[], []]
         for (image, stats), kept in zip(views, self._kept, strict=True):
-            network_in = backend.to_device(network_input(image, layers, stats))
+            network_in = backend.to_device(network_input(image, layers, stats, window))
             features_forward(backend, network_in, layers, kept)
         self.costs = correlation_forward(backend, *self._features, label_range)
 
@@ -114,7 +122,8 @@ class _UnaryPass:
                 (image, None if stats is None else stats[level])
                 for image, stats in zip(images, statistics, strict=True)
             ]
-            self.levels.append(_LevelPass(model.unary, backend, views, label_range))
+            window = None if pair.window is None else pair.window.at_level(level)
+            self.levels.append(_LevelPass(model.unary, backend, views, label_range, window))
         costs = [level.costs for level in self.levels]
         self._sums = pyramid_forward(backend, costs, self._weights, in_place=False)
 

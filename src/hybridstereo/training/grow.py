@@ -1,9 +1,10 @@
-"""A deeper Unary-CNN that starts as a shallower, trained one.
+"""A larger Unary-CNN that starts as a smaller, trained one.
 
 Every step of a 7-layer network costs three of a 3-layer one, and its first thousand steps learn
 what the small one knows already.  So the new layers, of 2x2 filters as in the paper, start as
 ``tanh(g x)`` of one pixel each: the deep network begins with about the features of the shallow
-one and learns from there what its larger window is good for.
+one and learns from there what its larger window is good for.  Coordinates, which some networks are
+given beside the colours, start with kernels of zeros.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import InputError
-from ..features import ConvLayer
+from ..features import ConvLayer, sees_coordinates
 from ..model import StereoModel
 
 # Measured on a trained network of 3 layers that becomes one of 7: with this gain the cross-entropy
@@ -46,6 +47,20 @@ def deepen(model: StereoModel, layers: int) -> StereoModel:
         )
     filters = model.unary[-1].weight.shape[0]
     return replace(model, unary=(*model.unary, *(_passing(filters, i % 2) for i in range(new))))
+
+
+def add_coordinates(model: StereoModel) -> StereoModel:
+    """The model with a Unary-CNN that is given coordinates, too, and ignores them at first.
+
+    A model that sees them already is returned as it is.
+    """
+    first, *others = model.unary
+    if sees_coordinates(model.unary):
+        return model
+    filters, _, *window = first.weight.shape
+    new = np.zeros((filters, 2, *window), first.weight.dtype)
+    wider = replace(first, weight=np.concatenate([first.weight, new], axis=1))
+    return replace(model, unary=(wider, *others))
 
 
 def _passing(filters: int, corner: int) -> ConvLayer:

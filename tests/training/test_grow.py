@@ -5,7 +5,7 @@ import pytest
 
 from hybridstereo.errors import InputError
 from hybridstereo.features import features_forward, network_input
-from hybridstereo.training.deepen import deepen
+from hybridstereo.training.grow import add_coordinates, deepen
 from hybridstereo.training.stages import new_model
 
 
@@ -32,3 +32,17 @@ def test_depths_that_cannot_be_reached(layers):
     model = new_model(layers=3, filters=4, with_xy=False, seed=0, iterations=1)
     with pytest.raises(InputError, match="3 layers cannot become one of"):
         deepen(model, layers)
+
+
+def test_coordinates_change_nothing_at_first(backend, rng):
+    colours = new_model(layers=3, filters=12, with_xy=False, seed=0, iterations=1)
+    placed = add_coordinates(colours)
+    image = rng.random((14, 17, 3)).astype(np.float32)
+    given = network_input(image, placed.unary)
+    assert given.shape[2] == 5
+    before, after = (
+        features_forward(backend, network_input(image, model.unary), model.unary)
+        for model in (colours, placed)
+    )
+    np.testing.assert_allclose(after, before, atol=1e-6)
+    assert add_coordinates(placed) is placed
