@@ -160,7 +160,7 @@ def test_what_cannot_be_is_refused(scene):
 
 def test_memory_of_two_views():
     model = census_model()
-    volume = 4 * 300 * 400 * 64
+    volume = 4 * 300 * 400 * 512
     for need in (inference_memory, device_memory):
-        one, two = need(model, 300, 400, 64), need(model, 300, 400, 64, views=2)
+        one, two = need(model, 300, 400, 512), need(model, 300, 400, 512, views=2)
         assert one + 0.5 * volume < two < one + 2.2 * volume

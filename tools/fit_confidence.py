@@ -49,7 +49,7 @@ GENERATED = (
     SceneOptions(width=640, height=360, max_disparity=140),
 )
 # Seeds; training sees none of these sizes.
-GENERATED_FITTED, GENERATED_JUDGED = range(20, 23), range(12, 14)
+GENERATED_FITTED, GENERATED_JUDGED = range(20, 27), range(12, 14)
 MOST_PIXELS = 20_000  # of a scene that are fitted
 FRAMES_JUDGED = 7  # every seventh frame of KITTI: neighbours show the same street
 FEWEST = 0.005  # of all pixels: a tenth with fewer says nothing about the calibration
