@@ -54,7 +54,7 @@ def filled_disparity(disparity: np.ndarray, good: np.ndarray, labels: LabelRange
     filled = disparity.copy()
     continued = height[which] + slope[which] * (columns - ends)[inside]
     filled[rows[inside], columns[inside]] = np.clip(continued, labels.minimum, labels.maximum)
-    return filled[_nearest(good.any(axis=1))]
+    return filled[_nearest(np.asarray(good.any(axis=1)))]
 
 
 def _farther_ends(disparity: np.ndarray, good: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -274,8 +274,7 @@ def infer(
                 chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
                 *pair,
-                **chosen,
-                **views.matching,
+                **{**chosen, **views.matching},
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
