@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "Backend",
     "DeviceUnavailableError",
+    "chain_scratch",
     "cuda_backend",
     "explain_choice",
     "is_device",
@@ -176,6 +177,13 @@ def network_scratch(width: int, weights: Sequence[np.ndarray]) -> int:
     from .cpu.streaming import memory_per_thread
 
     return memory_per_thread(width, weights)
+
+
+def chain_scratch(nodes: int, label_count: int) -> int:
+    """Bytes that every thread of the CPU's `dual_mm` needs for chains of ``nodes`` pixels."""
+    from .cpu.chains import scratch_bytes
+
+    return scratch_bytes(nodes, label_count)
 
 
 def reusable_memory() -> int:

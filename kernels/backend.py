@@ -151,11 +151,16 @@ class Backend(Runtime, Protocol):
         p2: float,
         iterations: int,
         row_label_map: Array | None = None,
+        costs: Array | None = None,
     ) -> tuple[Array, np.ndarray]:
         """Minorant (H, W, K) and lower bounds (2 * iterations,): f (H, W, K); wx, wy (H, W).
 
-        ``row_label_map``, int32 (H, W), receives the argmin of the last row sweep.
+        ``row_label_map``, int32 (H, W), receives the argmin of the last row sweep; ``costs``
+        (H, W, K), those of the rows to begin with, the costs of the last column sweep.
         """
+
+    def carry_into(self, costs: Array, f: Array, minorant: Array, share: float) -> None:
+        """``costs = f + share * (minorant - costs)``: a start for another problem with f."""
 
     def argmin(self, volume: Array) -> Array:
         """Label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""

@@ -5,9 +5,8 @@ The CRF energy of a label map ``x`` on the 4-connected grid is (paper, eq. 1)
     E(x) = sum_i f_i(x_i) + sum_ij w_ij * rho(|x_i - x_j|),   rho = 0, P1, P2 for 0, 1, >= 2.
 
 Dual_MM (paper, sec. 4.2 and algorithm 1) splits it into horizontal and vertical chains and
-alternately moves a *minorant* of one family to the other.  One thread processes one chain at a
-time (`chains`); labels are the contiguous axis, so that every inner loop is a vector loop over
-labels.
+alternately moves a *minorant* of one family to the other.  One thread processes a few neighbouring
+chains at a time, each in a lane of its vectors (`chains`).
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cpu import buffers
 from .cpu.chains import move_minorants, scratch_arrays
 from .cpu.jit import compiled
+from .cpu.lanes import LANES
 from .cpu.simd import minimum
 from .cpu.workers import run_tiles
 from .penalty import rho
-
-# Chains that a thread processes at a time: few, so that the threads finish together.
-_CHAINS_PER_BLOCK = 4
 
 
 def _sweep(
@@ -53,13 +50,13 @@ def _sweep(
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
         for begin in blocks:
-            end = min(begin + _CHAINS_PER_BLOCK, chains)
+            end = min(begin + LANES, chains)
             move_minorants(
                 f, costs, out, weights, winners, begin, end, *grid[1:], *penalties, plain,
                 *scratch, optima,
             )  # fmt: skip
 
-    run_tiles(worker, range(0, chains, _CHAINS_PER_BLOCK))
+    run_tiles(worker, range(0, chains, LANES))
     return float(optima.sum())
 
 
@@ -71,6 +68,7 @@ def dual_mm(
     p2: float,
     iterations: int,
     row_label_map: np.ndarray | None = None,
+    costs: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Minimise the CRF by Dual_MM (paper, algorithm 1).
 
@@ -89,13 +87,18 @@ def dual_mm(
         If given, an int32 array (H, W) that receives the argmin (the lowest on ties) of the
         minorant of the last row sweep; where it differs from the solution, the two families of
         chains disagree.
+    costs
+        If given, the working costs ``C`` (H, W, K) of the rows in the first sweep, contiguous and
+        of the type of ``f`` (docs/model.md 6.8); it then receives those of the last column sweep.
+        By default the rows start with ``f``.
 
     Returns
     -------
     minorant
         ``F`` (H, W, K) of the last column sweep; its argmin is the solution.
     bounds
-        Lower bound on the minimal energy after each of the ``2*iterations`` sweeps.
+        Lower bound on the minimal energy after each of the ``2*iterations`` sweeps; with ``costs``
+        the first is -inf, since the columns may be worth less than 0 until they are swept.
     """
     height, width, label_count = f.shape
     flat_f = np.ascontiguousarray(f).reshape(-1, label_count)
@@ -104,20 +107,58 @@ def dual_mm(
     penalties = f.dtype.type(p1), f.dtype.type(p2)
     rows, columns = (height, width, width, 1), (width, height, 1, width)
     minorant = buffers.empty(f.shape, f.dtype)
-    costs = minorant.reshape(-1, label_count)
+    flat_minorant = minorant.reshape(-1, label_count)
+    working = flat_minorant if costs is None else costs.reshape(-1, label_count)
     no_winners = np.empty(0, np.int32)
     bounds = np.empty(2 * iterations, np.float64)
     for i in range(iterations):
-        first, last = i == 0, i == iterations - 1
+        cold, last = i == 0 and costs is None, i == iterations - 1
         winners = row_label_map.reshape(-1) if last and row_label_map is not None else no_winners
         # The costs start as f, and f - f + F is F: the first sweep needs no copy of the volume.
         bounds[2 * i] = _sweep(
-            flat_f, flat_f if first else costs, costs, flat_wx, winners, rows, penalties, first
+            flat_f, flat_f if cold else working, working, flat_wx, winners, rows, penalties, cold
         )
+        out = flat_minorant if last else working
         bounds[2 * i + 1] = _sweep(
-            flat_f, costs, costs, flat_wy, no_winners, columns, penalties, last
+            flat_f, working, out, flat_wy, no_winners, columns, penalties, last
         )
+    if costs is not None:
+        bounds[0] = -np.inf
     return minorant, bounds
+
+
+@compiled(parallel=True, error_model="numpy")
+def _carry_rows(costs: Any, f: Any, minorant: Any, share: Any) -> None:
+    """costs[i] = f[i] + share * (minorant[i] - costs[i]); all (N, K)."""
+    for i in prange(costs.shape[0]):
+        for k in range(costs.shape[1]):
+            costs[i, k] = f[i, k] + share * (minorant[i, k] - costs[i, k])
+
+
+def carry_into(costs: np.ndarray, f: np.ndarray, minorant: np.ndarray, share: float) -> None:
+    """Make the working costs of one problem a start for another one (docs/model.md 6.8).
+
+    The columns keep ``share`` of what they withheld, ``costs - minorant``; the rows start with the
+    rest of ``f``.
+
+    Parameters
+    ----------
+    costs
+        Of the last column sweep, as `dual_mm` leaves them; they change, and are then what `dual_mm`
+        takes.  All arrays are contiguous (H, W, K).
+    f
+        Unary costs of the other problem.
+    minorant
+        Of that column sweep.
+    share
+        From 0, which gives ``f`` whatever the other arrays hold, to 1.
+    """
+    if share == 0:
+        np.copyto(costs, f)
+        return
+    labels = f.shape[2]
+    flat = (x.reshape(-1, labels) for x in (costs, f, minorant))
+    _carry_rows(*flat, f.dtype.type(share))
 
 
 @compiled(nogil=True, error_model="numpy")

@@ -32,11 +32,18 @@ _rho = device_function(rho)
 
 
 def dual_mm(
-    f: Any, wx: Any, wy: Any, p1: float, p2: float, iterations: int, row_label_map: Any = None
+    f: Any,
+    wx: Any,
+    wy: Any,
+    p1: float,
+    p2: float,
+    iterations: int,
+    row_label_map: Any = None,
+    costs: Any = None,
 ) -> tuple[Any, np.ndarray]:
     """Minimise the CRF by Dual_MM; arguments and results as `dualmm_cpu.dual_mm`.
 
-    ``f``, the minorant and ``row_label_map`` are on the device, the bounds are not.
+    ``f``, the minorant, ``row_label_map`` and ``costs`` are on the device, the bounds are not.
     """
     height, width, label_count = f.shape
     volume = cudalib.to_device(f).reshape(-1)
@@ -47,24 +54,54 @@ def dual_mm(
     minima = cudalib.empty((height * width,), volume.dtype)
     sums = []
     no_winners = cudalib.empty((1,), np.int32)
+    # The costs start as f, and f - f + F is F.
+    start = volume if costs is None else costs.reshape(-1)
     for sweep in range(sweeps):
         vote = row_label_map is not None and sweep == sweeps - 2
-        # The costs start as f, and f - f + F is F.
         move_minorants(
             volume,
-            volumes[(sweep - 1) % 2] if sweep else volume,
+            volumes[(sweep - 1) % 2] if sweep else start,
             volumes[sweep % 2],
             weights[sweep % 2],
             minima,
             row_label_map.reshape(-1) if vote else no_winners,
             columns if sweep % 2 else rows,
             (p1, p2),
-            plain=sweep in (0, sweeps - 1),
+            plain=(sweep == 0 and costs is None) or sweep == sweeps - 1,
             vote=vote,
         )
         sums.append(add_up(minima))
     minorant = volumes[(sweeps - 1) % 2].reshape(height, width, label_count)
-    return minorant, np.array([total(x) for x in sums])
+    bounds = np.array([total(x) for x in sums])
+    if costs is not None:
+        carry_into(costs, volumes[sweeps % 2], minorant, 0.0)  # a copy
+        bounds[0] = -np.inf
+    return minorant, bounds
+
+
+@kernel_family(("float32",), ("float64",))
+def _carry_kernel(dtype: str) -> Kernel:
+    """costs[i] = f[i] + share * (minorant[i] - costs[i]), or f[i] with a share of 0."""
+
+    @kernel(f"{dtype}[::1], {dtype}[::1], {dtype}[::1], {dtype}, int32", _THREADS)
+    def dualmm_carry(costs: Any, f: Any, minorant: Any, share: Any, size: Any) -> None:
+        i = uint32(cuda.grid(1))
+        if i < size:
+            if share == 0:
+                costs[i] = f[i]
+            else:
+                costs[i] = f[i] + share * (minorant[i] - costs[i])
+
+    return dualmm_carry
+
+
+def carry_into(costs: Any, f: Any, minorant: Any, share: float) -> None:
+    """Make working costs a start for another problem, as `dualmm_cpu.carry_into`."""
+    launch(
+        _carry_kernel(str(costs.dtype)), blocks_for(costs.size, _THREADS), _THREADS,
+        costs.reshape(-1), cudalib.to_device(f).reshape(-1), minorant.reshape(-1), share,
+        costs.size,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- read-out

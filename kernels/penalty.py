@@ -1,7 +1,7 @@
 """rho, the penalty of a jump between neighbouring labels (docs/model.md 5c), for both engines.
 
-Another penalty is written here, in the messages of Dual_MM (`_msg` in ``cpu/chains.py``, `message`
-in ``cuda/chains.py``) and in ``tests/naive.py``.
+Another penalty is written here, in the messages of Dual_MM (`_msg` in ``cpu/messages.py``,
+`message` in ``cuda/chains.py``) and in ``tests/naive.py``.
 """
 
 from __future__ import annotations

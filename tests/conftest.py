@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,9 @@ import numpy as np
 import pytest
 
 from hybridstereo import kernels
+
+# Nobody's own defaults shall change what the tests see; programs that they start inherit this.
+os.environ["HSTEREO_CONFIG"] = ""
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -89,4 +93,34 @@ def sample_crop(tmp_path, sample):
         pixels = decode_pixels((sample / f"{side}.png").read_bytes(), side)
         paths.append(str(tmp_path / f"{side}.png"))
         write_image(paths[-1], np.ascontiguousarray(pixels[100:140, 100:160, ::-1]))
+    return paths
+
+
+@pytest.fixture(scope="session")
+def taken_scene():
+    """A generated scene whose points match well."""
+    from hybridstereo.synthetic import SceneOptions, generate_scene
+
+    return generate_scene(5, SceneOptions(160, 240, 24.0))
+
+
+@pytest.fixture(scope="session")
+def cameras(taken_scene):
+    """Cameras whose rectified views are those of `taken_scene`."""
+    from support.calibrated import camera_pair_of
+
+    return camera_pair_of(taken_scene)
+
+
+@pytest.fixture
+def taken_pair(taken_scene, cameras, tmp_path):
+    """Files of `taken_scene` as `cameras` took it, before any rectification."""
+    from support.calibrated import as_taken
+
+    from hybridstereo.io.images import write_image
+    from hybridstereo.synthetic import quantised
+
+    paths = tmp_path / "a.png", tmp_path / "b.png"
+    for side, view in enumerate((taken_scene.left, taken_scene.right)):
+        write_image(paths[side], quantised(as_taken(cameras, side, view)))
     return paths

@@ -466,14 +466,21 @@ def chain_minorant(c: Array, w: Array, p1: float, p2: float) -> Array:
 
 @in_float64
 def dual_mm(
-    f: Array, wx: Array, wy: Array, p1: float, p2: float, iterations: float
+    f: Array,
+    wx: Array,
+    wy: Array,
+    p1: float,
+    p2: float,
+    iterations: float,
+    start: Array | None = None,
 ) -> tuple[Array, list[float]]:
     """Final minorant and the lower bound after each half-iteration.
 
     An iteration is one sweep over the rows and one over the columns; N + 1/2 ends on the rows.
+    ``start``: costs that the rows have at first, instead of f.
     """
     H, W, _ = f.shape
-    C = f.copy()
+    C = f.copy() if start is None else start.copy()
     F = f.copy()
     bounds = []
     for sweep in range(round(2 * iterations)):

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,9 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping"},
-    {"rectified_files"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "display"},
+    {"rig"},
+    {"rectified_files", "depth"},
     {
         "features",
         "correlation",
@@ -48,7 +50,8 @@ LAYERS = (
     {"models", "memory", "options", "faults", "result", "strips"},
     {"pipeline"},
     {"stereo"},
-    {"evaluation", "bench"},
+    {"sequence", "opencv_matcher"},
+    {"evaluation", "bench", "batch", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
     {"__main__", "__init__"},
@@ -109,14 +112,15 @@ def imported_names(tree: ast.AST, module: str) -> set[str]:
     return names
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_by_file() -> Iterator[tuple[Path, str, set[str]]]:
-    for path in python_files():
-        module = module_of(path)
-        yield path, module, imported_names(parsed(path), module)
+@cache
+def imports_by_file() -> list[tuple[Path, str, set[str]]]:
+    files = [(path, module_of(path)) for path in python_files()]
+    return [(path, module, imported_names(parsed(path), module)) for path, module in files]
 
 
 def level_of(layers: tuple[set[str], ...]) -> dict[str, int]:
@@ -193,6 +197,15 @@ def test_leaves_import_only_errors_limits_and_opencv():
         if own in LEAVES:
             ours = {name.split(".")[1] for name in names if name.startswith("hybridstereo.")}
             assert ours <= {own, "errors", "limits", "opencv"}, module
+
+
+def test_every_package_is_installed():
+    """The list in pyproject.toml is explicit; an editable install would not miss one."""
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^packages = \[(.*?)\]", text, re.M | re.S)
+    assert listed is not None
+    found = {module_of(path) for path in python_files() if path.name == "__init__.py"}
+    assert set(re.findall(r'"(.*?)"', listed[1])) == {x.removesuffix(".__init__") for x in found}
 
 
 def test_kernels_import_nothing_from_the_package():

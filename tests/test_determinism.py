@@ -37,7 +37,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def found_again():
-    return checksums(2, 5)
+    return checksums(5)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -55,6 +55,7 @@ def test_examples_of_a_document(document, sample_crop, tmp_path, monkeypatch):
         (tmp_path / "sequence" / side).mkdir(parents=True)
         shutil.copy(path, tmp_path / "sequence" / side / "000.png")
     write_opencv(tmp_path / "stereo.yml", named_matrices(camera_pair(40, 60, 60.0)))
+    (tmp_path / "calib.txt").write_text("cam0=[60 0 30; 0 60 20; 0 0 1]\nbaseline=100\n")
     blocks = python_blocks(document)
     assert blocks
     for block in blocks:

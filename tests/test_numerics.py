@@ -186,3 +186,45 @@ def test_correlation_beyond_32_bit_indices(rng):
     assert volume.size > 2**31
     expected = cpu.correlation_forward(left[-3:], right[-3:], np.arange(256.0))
     np.testing.assert_array_equal(volume[-3:], expected)
+
+
+def assert_chain_by_chain(f, filled, columns):
+    """One iteration of Dual_MM on ``f`` gives what it gives for its rows and columns, one by one.
+
+    A chain of one node is left as it is, so that a volume of one row is only swept along the row,
+    and one of one column only along the column.  Rows of ``f`` are zero up to the last ``filled``.
+    """
+    cpu = kernels.select("cpu")
+    height, width, labels = f.shape
+    weights = np.random.default_rng(7).uniform(0.1, 1, (2, height, width)).astype(np.float32)
+
+    def solve(rows, columns):
+        wx, wy = weights[:, rows, columns]
+        return cpu.dual_mm(np.ascontiguousarray(f[rows, columns]), wx, wy, 0.1, 0.4, 1)
+
+    minorant, bounds = solve(np.s_[:], np.s_[:])
+    swept, row_bounds = zip(
+        *(solve(np.s_[y : y + 1], np.s_[:]) for y in range(height - filled, height)), strict=True
+    )
+    assert bounds[0] == pytest.approx(sum(x[0] for x in row_bounds))
+    for x in columns:
+        column = np.zeros((height, 1, labels), np.float32)
+        column[-filled:] = np.concatenate(swept)[:, x : x + 1]
+        wy = weights[1][:, x : x + 1]
+        expected, _ = cpu.dual_mm(column, wy, wy, 0.1, 0.4, 1)
+        np.testing.assert_array_equal(minorant[:, x : x + 1], expected)
+
+
+def test_dual_mm_is_chain_by_chain(rng):
+    f = np.zeros((12, 40, 24), np.float32)
+    f[-3:] = -rng.random((3, 40, 24)).astype(np.float32)
+    assert_chain_by_chain(f, 3, range(40))
+
+
+@pytest.mark.large
+def test_dual_mm_beyond_32_bit_indices(rng):
+    """A whole volume, of which only the result, 9.1 GB, takes memory."""
+    f = untouched((8704, 1024, 256))
+    assert f.size > 2**31
+    f[-3:] = -rng.random((3, 1024, 256)).astype(np.float32)
+    assert_chain_by_chain(f, 3, (0, 500, 1023))

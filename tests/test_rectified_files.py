@@ -8,8 +8,6 @@ import cv2
 import numpy as np
 import pytest
 from support.calibrated import (
-    as_taken,
-    camera_pair_of,
     named_matrices,
     turned,
     write_kitti,
@@ -21,33 +19,15 @@ from hybridstereo.errors import InputError, OutputError
 from hybridstereo.io.calib import read_calibration
 from hybridstereo.io.images import read_image, write_image
 from hybridstereo.rectified_files import rectify_files
-from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
-
-
-@pytest.fixture(scope="module")
-def scene():
-    return generate_scene(5, SceneOptions(240, 320, 30.0))
-
-
-@pytest.fixture(scope="module")
-def cameras(scene):
-    return camera_pair_of(scene)
+from hybridstereo.synthetic import quantised
 
 
 @pytest.fixture
-def low_pair(scene, tmp_path):
+def low_pair(taken_scene, tmp_path):
     """The right view three rows too low."""
     paths = tmp_path / "a.png", tmp_path / "b.png"
-    write_image(paths[0], quantised(scene.left))
-    write_image(paths[1], quantised(np.clip(lowered(scene.right, 3), 0, 1)))
-    return paths
-
-
-@pytest.fixture
-def taken_pair(scene, cameras, tmp_path):
-    paths = tmp_path / "a.png", tmp_path / "b.png"
-    for side, view in enumerate((scene.left, scene.right)):
-        write_image(paths[side], quantised(as_taken(cameras, side, view)))
+    write_image(paths[0], quantised(taken_scene.left))
+    write_image(paths[1], quantised(np.clip(lowered(taken_scene.right, 3), 0, 1)))
     return paths
 
 
@@ -55,7 +35,7 @@ def files_in(folder) -> set[str]:
     return {path.name for path in folder.iterdir()} if folder.exists() else set()
 
 
-def test_rows_are_corrected(scene, low_pair, tmp_path):
+def test_rows_are_corrected(taken_scene, low_pair, tmp_path):
     result = rectify_files(*low_pair, tmp_path / "new" / "out")
     assert result.before == pytest.approx(3, abs=0.2)
     assert result.after < 0.2
@@ -63,29 +43,29 @@ def test_rows_are_corrected(scene, low_pair, tmp_path):
     assert result.calib is None
     assert files_in(result.left.parent) == {"a.png", "b.png"}
     inner = np.s_[8:-8]
-    assert np.abs(read_image(result.right) - scene.right)[inner].mean() < 0.01
+    assert np.abs(read_image(result.right) - taken_scene.right)[inner].mean() < 0.01
     assert "3.0" in result.describe()
     assert json.loads(json.dumps(result.as_dict()))["rectification"]["corrected"] is True
 
 
-def test_a_rectified_pair_is_copied(scene, low_pair, tmp_path):
-    cv2.imwrite(str(tmp_path / "right.jpg"), quantised(scene.right)[..., ::-1])
+def test_a_rectified_pair_is_copied(taken_scene, low_pair, tmp_path):
+    cv2.imwrite(str(tmp_path / "right.jpg"), quantised(taken_scene.right)[..., ::-1])
     result = rectify_files(low_pair[0], tmp_path / "right.jpg", tmp_path / "out")
     assert result.right.read_bytes() == (tmp_path / "right.jpg").read_bytes()
     assert "well rectified" in result.describe()
 
 
 def test_unknown_rows_are_an_error_and_nothing_is_written(low_pair, tmp_path):
-    write_image(tmp_path / "plain.png", np.full((240, 320, 3), 99, np.uint8))
+    write_image(tmp_path / "plain.png", np.full((160, 240, 3), 99, np.uint8))
     with pytest.raises(InputError, match="too few points match in both views"):
         rectify_files(low_pair[0], tmp_path / "plain.png", tmp_path / "out")
     assert files_in(tmp_path / "out") == set()
 
 
 @pytest.mark.parametrize(("kind", "suffix"), [(np.uint16, ".png"), (np.uint8, ".jpg")])
-def test_bits_are_kept(scene, tmp_path, kind, suffix):
+def test_bits_are_kept(taken_scene, tmp_path, kind, suffix):
     largest = np.iinfo(kind).max
-    for name, view in (("a", scene.left), ("b", lowered(scene.right, 3))):
+    for name, view in (("a", taken_scene.left), ("b", lowered(taken_scene.right, 3))):
         grey = np.clip(view, 0, 1).mean(axis=2)
         pixels = np.rint(largest * grey).astype(kind)
         assert cv2.imwrite(str(tmp_path / f"{name}{suffix}"), pixels)
@@ -93,28 +73,28 @@ def test_bits_are_kept(scene, tmp_path, kind, suffix):
     assert (result.left.name, result.right.name) == (f"a{suffix}", "b.png")
     written = cv2.imread(str(result.right), cv2.IMREAD_UNCHANGED)
     assert written.dtype == kind
-    assert written.shape == (240, 320)
-    assert np.abs(written / largest - scene.right.mean(axis=2))[8:-8].mean() < 0.01
+    assert written.shape == (160, 240)
+    assert np.abs(written / largest - taken_scene.right.mean(axis=2))[8:-8].mean() < 0.01
 
 
-def test_a_calibrated_pair(scene, cameras, taken_pair, tmp_path):
+def test_a_calibrated_pair(taken_scene, cameras, taken_pair, tmp_path):
     calib = write_opencv(tmp_path / "c.yml", named_matrices(cameras), cameras.size)
     result = rectify_files(*taken_pair, tmp_path / "out", [calib], unit="m")
     assert result.after < 0.15
     assert result.before is None or result.before > 1
     assert not result.fits_badly
     assert files_in(tmp_path / "out") == {"a.png", "b.png", "calib.txt"}
-    assert np.abs(read_image(result.left) - scene.left)[8:-8, 8:-8].mean() < 0.01
+    assert np.abs(read_image(result.left) - taken_scene.left)[8:-8, 8:-8].mean() < 0.01
     stated = read_calibration(result.calib)
     assert (stated.width, stated.height) == cameras.size
     assert stated.baseline == pytest.approx(120)
-    assert stated.doffs == pytest.approx(scene.geometry.doffs, abs=1e-6)
+    assert stated.doffs == pytest.approx(taken_scene.geometry.doffs, abs=1e-6)
     report = json.loads(json.dumps(result.as_dict()))
     assert report["calibration"]["baseline_unit_known"] is True
     assert report["outputs"]["calib"] == str(result.calib)
 
 
-def test_a_wrong_calibration_is_noticed(scene, cameras, taken_pair, tmp_path):
+def test_a_wrong_calibration_is_noticed(taken_scene, cameras, taken_pair, tmp_path):
     matrices = named_matrices(cameras)
     matrices = {key: matrices[key] for key in ("K1", "D1", "K2", "D2", "R", "T")}
     matrices["R"] = turned(0.4, 0, 0) @ matrices["R"]

@@ -39,20 +39,20 @@ same program.
 front of infinity, are in pixels of the input, and are never scaled by 16. Both images must be
 rectified: corresponding points lie on the same row.
 
-**Images.** PNG, JPEG, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey, RGB or
-RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows of the
-sensor.
+**Images.** PNG, JPEG, WebP, TIFF, BMP, PPM or PGM; 8 or 16 bit, or floating point in [0, 1]; grey,
+RGB or RGBA. Alpha is dropped. EXIF orientation is ignored, because calibration refers to the rows
+of the sensor.
 
 **Files.** Inputs must be regular files: a pipe, a device, a socket or a folder is refused at once
 (`-` reads standard input where that is said). An image, a map or a mask whose header states more
-than 100 million pixels is refused before it is decoded; `hstereo infer --max-pixels` allows more.
+than 100 million pixels is refused before it is decoded; `--max-pixels` allows more.
 
 **Disparity maps.** The suffix picks the format, for reading and for writing:
 
 | suffix | contents | invalid pixels |
 | --- | --- | --- |
 | `.pfm` | little-endian float32, rows from the bottom up | `inf` |
-| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off | 0 |
+| `.png` | KITTI's 16-bit PNG: 256 times the disparity, fraction cut off, at least 1 | 0 |
 | `.npy` | NumPy float32 (H, W) | `inf` |
 | `.tif`, `.tiff` | float32, one channel | `inf` |
 
@@ -70,6 +70,18 @@ renamed. An existing file is replaced only by a complete one; `infer` says so on
 What a killed command leaves behind, hidden files named `.<name>.<12 digits>.hstereo.<suffix>`, is
 removed by the next one that writes into the folder.
 
+**Defaults.** Every option can get another default in a TOML file or by an environment variable: the
+command line beats `HSTEREO_<COMMAND>_<OPTION>`, which beats `HSTEREO_<OPTION>`, which beats the
+command's table in the file, which beats the keys at its top. The file is that of
+`hstereo --config FILE COMMAND`, or the one that `HSTEREO_CONFIG` names (none, if it is empty), or
+`~/.config/hybridstereo/config.toml` (`~/Library/Application Support/hybridstereo` on macOS,
+`%APPDATA%\\hybridstereo` on Windows). [`hstereo config`](#hstereo-config) shows what is in force. A
+key that is no option is an error, and so is a value that its option does not take.
+
+**JSON.** What `--json` prints is described by a JSON Schema in the package,
+`src/hybridstereo/cli/output.schema.json`, with one definition per command. In Python:
+`importlib.resources.files("hybridstereo.cli").joinpath("output.schema.json")`.
+
 **Exit codes.**
 
 | code | meaning |
@@ -77,8 +89,8 @@ removed by the next one that writes into the folder.
 | 0 | success |
 | 1 | failure; one sentence on standard error says why, and what helps |
 | 2 | wrong usage: an unknown option, or options that exclude each other |
-| 3 | some images of `eval` failed; the results of the others were printed |
-| 130 | interrupted (Ctrl-C); `train` has saved a checkpoint |
+| 3 | some images of `eval` failed, or a `stream` was damaged; the results of the others are there |
+| 130 | interrupted (Ctrl-C); `train` has saved a checkpoint, `stream` has completed its video |
 | 143, 129 | `train` was ended by SIGTERM or SIGHUP and has saved a checkpoint |
 
 **Devices and threads.** `--device auto`, the default, takes the first GPU that works and says so on
@@ -105,6 +117,16 @@ hstereo infer left.png --volume left.bin -o map.pfm   # costs of another matcher
 
 How to run the CRF on the costs of another matcher is in
 [recipes.md](recipes.md#the-crf-on-another-matchers-costs).""",
+    "stream": """\
+```sh
+hstereo stream left.mp4 right.mp4 -o depth.mp4                    # a colour video
+hstereo stream both.mp4 --side-by-side -o maps/%06d.png           # KITTI's 16-bit PNG per frame
+hstereo stream 'frames/left_*.png' 'frames/right_*.png' -o maps/  # images
+hstereo stream left.mp4 right.mp4 --iterations 2 --warm-start -o depth.mp4
+hstereo stream 0 1 --show --drop                                  # two cameras, on the screen
+```
+
+[streams.md](streams.md) has more and figures; [recipes.md](recipes.md#ffmpeg) pipes to FFmpeg.""",
     "rectify": """\
 ```sh
 hstereo rectify left.png right.png -o pair                                 # rectified roughly
@@ -174,6 +196,31 @@ hstereo bench --scaling --json | jq .scaling.pixels.exponents
 See [performance.md](performance.md) for what the columns mean.""",
     "info": """\
 If CUDA cannot be used, `info` says why and what would help.""",
+    "config": """\
+```toml
+# ~/.config/hybridstereo/config.toml
+threads = 2              # for every command that has --threads
+device = "cpu"
+
+[infer]                  # for one command
+model = "middlebury"
+max-memory = "4G"
+```
+
+```sh
+hstereo config                                        # what is set, and where
+hstereo config infer --all                            # every option, its default and its variable
+hstereo config --json | jq .options
+```""",
+    "completion": """\
+```sh
+hstereo completion bash                     # eval "$(hstereo completion bash)" in ~/.bashrc
+hstereo completion zsh                      # the same in ~/.zshrc, after compinit
+hstereo completion fish > hstereo.fish      # into ~/.config/fish/completions/
+```
+
+Completed are commands, options, their choices, names of models, and files. It takes a tenth of a
+second: neither NumPy nor Numba is loaded.""",
     "cache": """\
 ```sh
 hstereo cache                                         # folder, contents, whether it is used
@@ -188,6 +235,14 @@ others can write, is neither used nor cleared.""",
 ARGUMENTS = {
     ("infer", "left"): "Left image, or `-` for standard input.",
     ("infer", "right"): "Right image, or `-`; may be left out with `--volume`.",
+    (
+        "stream",
+        "left",
+    ): "Left view: a video, a folder or pattern of images, a camera's number, a URL; "
+    "or both views in one.",
+    ("stream", "right"): "Right view; not with `--side-by-side` or `--top-bottom`.",
+    ("config", "command"): "Show its options only.",
+    ("completion", "shell"): "`bash`, `zsh` or `fish`.",
     ("rectify", "left"): "Left image.",
     ("rectify", "right"): "Right image.",
     ("check", "left"): "Left image, or `-` for standard input.",

@@ -18,6 +18,14 @@ import numpy as np
 _SMALLEST = 1 << 20  # bytes; smaller arrays are left to NumPy
 _WASTE = 4  # an array may take a block up to this many times its size
 _SLACK = 1.125  # so that a small new array does not evict a large block
+_LINE = 64  # bytes of a cache line
+
+
+def _aligned_bytes(size: int) -> np.ndarray:
+    """New memory that begins with a cache line, so that few vectors lie in two of them."""
+    memory = np.empty(size + _LINE, np.uint8)
+    first = -memory.ctypes.data % _LINE
+    return memory[first : first + size]
 
 
 class _Lease:
@@ -51,10 +59,10 @@ class Pool:
             return sum(block.nbytes for block in self._free)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Like ``np.empty``."""
+        """Like ``np.empty``, and begins with a cache line."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         if size < _SMALLEST:
-            return np.empty(shape, dtype)
+            return _aligned_bytes(size).view(dtype).reshape(shape)
         with self._lock:
             block = self._take(size)
         memory = np.asarray(_Lease(block, self._returned))
@@ -79,10 +87,10 @@ class Pool:
             while sum(b.nbytes for b in self._free) > room:
                 self._free.pop(0)
             try:
-                block = np.empty(size, np.uint8)
+                block = _aligned_bytes(size)
             except MemoryError:
                 self._free.clear()
-                block = np.empty(size, np.uint8)
+                block = _aligned_bytes(size)
         self._lent += block.nbytes
         self._most_lent = max(self._most_lent, self._lent)
         return block

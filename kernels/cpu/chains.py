@@ -1,9 +1,13 @@
-"""The minorant of a chain of pixels: messages and recursive bisection (docs/model.md 6.4), CPU.
+"""The minorants of chains of pixels by recursive bisection (docs/model.md 6.4), CPU.
 
-A message takes about twenty nanoseconds of vector instructions, and Dual_MM needs tens of millions
-of them.  So everything here works on pointers, and apart from the volumes a chain needs only the
-few dozen rows of costs that its bisection reads again, which stay in the first-level cache
-(`_walk`).
+All chains of a family have the same length, hence the same bisection.  So a block of `LANES`
+neighbouring chains is processed in lock-step, each chain in one lane of the vectors: minima over
+the labels are taken lane by lane, the neighbour of a label is the vector beside it, and a message
+takes time in proportion to the number of labels, whatever that is.
+
+The costs of a block are brought into this order once, when the first walks reach them (`_bring`),
+and what is handed to the other family is brought back (`_exchange`).  Beside them the bisection
+keeps only the few dozen rows of costs that it reads again (`_walk`).
 """
 
 from __future__ import annotations
@@ -12,277 +16,279 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import buffers
 from .jit import compiled
-from .pointers import advance, pointer_to, prefetch, restrict_arguments
-from .simd import minimum
+from .lanes import (
+    LANES,
+    load_lanes,
+    load_tile,
+    prefetch_tile,
+    splat,
+    store_lanes,
+    store_tile,
+    stream_tiles,
+    transposed,
+    where_less,
+)
+from .messages import Edge, copy_row, inner, pass_on, reply, split_marginal
+from .pointers import advance, never_inline, pointer_to
 
-__all__ = ["move_minorants", "scratch_arrays"]
+__all__ = ["move_minorants", "scratch_arrays", "scratch_bytes"]
 
-# Rows of the scratch buffer carry +inf on both sides of the labels, so that the three-tap
-# stencil needs no special case at the first and last label.
-_MARGIN = 8
-
-# Rows of the scratch buffer: two that a walk alternates between, two for a cut, then the stack.
-_TURNS = 0
-_SPLIT = 2
-_NEGATED = 3
-_BOTTOM = 4
+# Rows of the scratch buffer: that of a walk, that of a cut, then the stack.
+_TURN = 0
+_CUT = 1
+_BOTTOM = 2
 
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _LEVELS = 64
 
-# Labels per cache line, in the smaller of the two types.
+# Labels that are brought at a time, two tiles: a cache line of float32.
 _LINE = 16
+_LINE_BYTES = 64
+
+# Nodes that are fetched from memory ahead of the one that is brought.
+_AHEAD = 4
 
 
-class _Chain(NamedTuple):
-    """A chain of pixels ``step`` apart; the pointers point to the values of its first node."""
+class _ChainBlock(NamedTuple):
+    """Up to `LANES` chains side by side; the pointers point to the first node of the first one."""
 
     f: Any  # unary costs, K per pixel
     costs: Any  # costs of the family of chains being processed, K per pixel
     out: Any  # receives the costs of the other family; may be the same memory as `costs`
-    weights: Any  # of the edge to the next node, one per pixel
     winners: Any  # receives the argmin of F, one per pixel ...
     vote: bool  # ... if this is set
     plain: bool  # the other family gets F itself instead of f - costs + F
     nodes: int
-    step: int
-    ahead: int  # pixels from this chain to the one processed next
+    node_step: int  # pixels from node to node
+    chain_step: int  # pixels from chain to chain
+    last: int  # the last chain; lanes beyond it repeat it
     label_count: int
-    p1: Any
-    p2: Any
+    whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
+    penalties: Edge  # of edges of weight 1
 
 
 class _Scratch(NamedTuple):
-    """Buffers of one thread."""
+    """Buffers of one thread; the floats have the lanes as their last axis."""
 
-    rows: Any  # pointer to label 0 of padded rows, `pitch` apart
+    costs: Any  # of all nodes, K per node
+    weights: Any  # of all edges
+    rows: Any  # of K + 1 labels, the last one +inf
     minima: Any  # of the rows
+    optima: Any  # sums of the minima of F, float64
+    ones: Any
     pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
-    pitch: int
+    order: Any  # how many nodes are finished, and which, or were in the block before this one
 
 
-# In the kernels from here to `_winner` all pointers are to K labels of a node, and ``source``
-# to a row with margins, so that ``source[-1]`` is +inf; ``low`` is the minimum of the source.
-# ``msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))``.  The order of the
-# operations is that of docs/model.md 6.4, to the last bit: no contraction to FMA.
+@inner
+def _bring(block: _ChainBlock, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
+    """target = the costs of the chains at a node, (K, LANES).
 
-
-@compiled(nogil=True, error_model="numpy")
-def _msg(source: Any, k: int, p1: Any, jump: Any) -> Any:
-    """msg(source)(k), where ``jump`` is P2 + the minimum of the source."""
-    near = p1 + minimum(source[k - 1], source[k + 1])
-    return minimum(minimum(source[k], near), jump)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _load(source: Any, target: Any, label_count: int) -> Any:
-    """target = source; returns its minimum."""
-    restrict_arguments()
-    lowest = source[0]
-    for k in range(label_count):
-        target[k] = source[k]
-        lowest = minimum(lowest, source[k])
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _pass(source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, label_count: int) -> Any:
-    """target = base + msg(source); returns its minimum."""
-    restrict_arguments()
-    jump = p2 + low
-    lowest = source[-1]
-    for k in range(label_count):
-        value = base[k] + _msg(source, k, p1, jump)
-        target[k] = value
-        lowest = minimum(lowest, value)
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _pass_out(
-    source: Any, low: Any, p1: Any, p2: Any, base: Any, f: Any, out: Any, label_count: int
-) -> Any:
-    """F = base + msg(source), out = f - out + F (docs/model.md 6.2); returns min F."""
-    restrict_arguments()
-    jump = p2 + low
-    lowest = source[-1]
-    for k in range(label_count):
-        value = base[k] + _msg(source, k, p1, jump)
-        out[k] = f[k] - out[k] + value
-        lowest = minimum(lowest, value)
-    return lowest
-
-
-@compiled(nogil=True, error_model="numpy")
-def _split(
-    source: Any, low: Any, p1: Any, p2: Any, r: Any, other: Any, target: Any, label_count: int
-) -> Any:
-    """target = r*(m1 + other) - m1 with m1 = msg(source); returns its minimum.
-
-    ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets.
+    The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
     """
-    restrict_arguments()
-    jump = p2 + low
-    lowest = source[-1]
-    for k in range(label_count):
-        m1 = _msg(source, k, p1, jump)
-        value = r * (m1 + other[k]) - m1
-        target[k] = value
-        lowest = minimum(lowest, value)
-    return lowest
+    never_inline()
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    source = advance(block.costs, pixel * label_count)
+    if label_count < _LINE:
+        for lane in range(LANES):
+            for k in range(label_count):
+                target[k * LANES + lane] = source[min(lane, last) * step + k]
+        return
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)  # the last lines overlap
+        prefetch_tile(advance(source, k + ahead), step, last)
+        prefetch_tile(advance(soon_target, k * LANES), _LINE, LANES)
+        low = transposed(load_tile(advance(source, k), step, last))
+        high = transposed(load_tile(advance(source, k + LANES), step, last))
+        store_tile(advance(target, k * LANES), LANES, LANES, low)
+        store_tile(advance(target, (k + LANES) * LANES), LANES, LANES, high)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _reply(
-    source: Any, low: Any, p1: Any, p2: Any, base: Any, target: Any, negated: Any, label_count: int
-) -> Any:
-    """m = msg(source), target = base + m, negated = -m; returns the minima of both."""
-    restrict_arguments()
-    jump = p2 + low
-    lowest = source[-1]
-    lowest_negated = lowest
-    for k in range(label_count):
-        m = _msg(source, k, p1, jump)
-        value = base[k] + m
-        target[k] = value
-        negated[k] = -m
-        lowest = minimum(lowest, value)
-        lowest_negated = minimum(lowest_negated, -m)
-    return lowest, lowest_negated
+@inner
+def _write_line(block: _ChainBlock, target: Any, low: Any, high: Any) -> None:
+    """Write `_LINE` labels of every chain.  Lanes that repeat the last one write what it does.
+
+    They are read again only after the rest of the volume, so they need no place in the caches.
+    """
+    step = block.chain_step * block.label_count
+    if block.whole_lines:
+        stream_tiles(target, step, block.last, low, high)
+    else:
+        store_tile(target, step, block.last, low)
+        store_tile(advance(target, LANES), step, block.last, high)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _reply_out(
-    source: Any,
-    low: Any,
-    p1: Any,
-    p2: Any,
-    base: Any,
-    f: Any,
-    out: Any,
-    negated: Any,
-    label_count: int,
-) -> Any:
-    """m = msg(source), F = base + m, out = f - out + F, negated = -m; minima of F and negated."""
-    restrict_arguments()
-    jump = p2 + low
-    lowest = source[-1]
-    lowest_negated = lowest
-    for k in range(label_count):
-        m = _msg(source, k, p1, jump)
-        value = base[k] + m
-        out[k] = f[k] - out[k] + value
-        negated[k] = -m
-        lowest = minimum(lowest, value)
-        lowest_negated = minimum(lowest_negated, -m)
-    return lowest, lowest_negated
+@inner
+def _bring_back(block: _ChainBlock, pixel: int, minorant: Any) -> None:
+    """out = F at a node of the chains; minorant: (K, LANES)."""
+    never_inline()
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    out = advance(block.out, pixel * label_count)
+    if label_count < _LINE:
+        for lane in range(last + 1):
+            for k in range(label_count):
+                out[lane * step + k] = minorant[k * LANES + lane]
+        return
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)
+        low = load_tile(advance(minorant, k * LANES), LANES, LANES)
+        high = load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
+        _write_line(block, advance(out, k), transposed(low), transposed(high))
 
 
-@compiled(nogil=True, error_model="numpy")
-def _winner(source: Any, low: Any, p1: Any, p2: Any, base: Any, label_count: int) -> int:
-    """The first label that minimises base + msg(source)."""
-    jump = p2 + low
-    best = 0
-    lowest = base[0] + _msg(source, 0, p1, jump)
-    for k in range(1, label_count):
-        value = base[k] + _msg(source, k, p1, jump)
-        if value < lowest:
-            best, lowest = k, value
-    return best
+@inner
+def _exchange(block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
+    """out = f - costs + F (docs/model.md 6.2) at a node; costs, minorant: (K, LANES).
+
+    The unary costs at the pixel ``soon`` are fetched meanwhile.
+    """
+    never_inline()
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
+    if label_count < _LINE:
+        for lane in range(last + 1):
+            for k in range(label_count):
+                i, j = lane * step + k, k * LANES + lane
+                out[i] = f[i] - costs[j] + minorant[j]
+        return
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, _LINE):
+        k = min(begin, label_count - _LINE)
+        prefetch_tile(advance(f, k + ahead), step, last)
+        low = transposed(load_tile(advance(f, k), step, last))
+        high = transposed(load_tile(advance(f, k + LANES), step, last))
+        low = low - load_tile(advance(costs, k * LANES), LANES, LANES)
+        high = high - load_tile(advance(costs, (k + LANES) * LANES), LANES, LANES)
+        low = low + load_tile(advance(minorant, k * LANES), LANES, LANES)
+        high = high + load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
+        _write_line(block, advance(out, k), transposed(low), transposed(high))
 
 
-@compiled(nogil=True, error_model="numpy")
+@inner
+def _vote(block: _ChainBlock, pixel: int, minorant: Any) -> None:
+    """winners = the first label of lowest F at a node, 0 if none is a number.  Overwrites F."""
+    never_inline()
+    lowest = load_lanes(minorant, block.label_count)
+    best = splat(type(minorant[0])(0))
+    for k in range(block.label_count):
+        value = load_lanes(minorant, k)
+        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
+        lowest = where_less(value, lowest, value, lowest)
+    store_lanes(minorant, 0, best)
+    for lane in range(block.last + 1):
+        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
+
+
+@inner
+def _row(block: _ChainBlock, scratch: _Scratch, row: int) -> Any:
+    return advance(scratch.rows, row * (block.label_count + 1) * LANES)
+
+
+@inner
+def _costs(block: _ChainBlock, scratch: _Scratch, node: int) -> Any:
+    return advance(scratch.costs, node * block.label_count * LANES)
+
+
+@inner
+def _edge(block: _ChainBlock, scratch: _Scratch, node: int, other: int) -> Edge:
+    """The edge between two neighbouring nodes."""
+    weight = load_lanes(scratch.weights, min(node, other))
+    p1, p2, one = block.penalties
+    return Edge(p1 * weight, p2 * weight, one)
+
+
+@inner
 def _walk(
-    chain: _Chain, scratch: _Scratch, start: int, way: int, steps: int, size: int, top: int
+    block: _ChainBlock, scratch: _Scratch, start: int, end: int, size: int, top: int, first: bool
 ) -> int:
-    """Pass messages on from node ``start``, in row ``top``, over ``steps`` edges.
+    """Pass messages on from node ``start``, in row ``top``, to node ``end``.
 
     The node where the walk ends will be the fresh end of an interval of ``size`` nodes whose far
     end is ``start`` (docs/model.md 6.4).  Of the rows on the way, the recursion reads those where a
     far part begins: the far part has size // 2 nodes, its own far part size // 4, and so on to 1,
     the start itself.  They and the last row are pushed on the stack; all others are only needed
     for the next step.  Returns the top of the stack.
+
+    On the ``first`` walk over these nodes their costs are brought from the volume, those of the
+    start into its row, too.
     """
-    label_count, pitch = chain.label_count, scratch.pitch
+    never_inline()
+    label_count = block.label_count
+    way = 1 if end > start else -1
     halvings = 0
     while size >> (halvings + 1) > 0:
         halvings += 1
     source = top
-    node = start
-    for count in range(2, steps + 2):
-        weight = chain.weights[min(node, node + way) * chain.step]
-        node += way
+    for count in range(1, (end - start) * way + 2):
+        node = start + way * (count - 1)
+        costs = _costs(block, scratch, node)
+        if first:
+            pixel, ahead = node * block.node_step, way * _AHEAD * block.node_step
+            _bring(block, pixel, pixel + ahead, costs, _costs(block, scratch, node + way))
+        if count == 1:
+            if first:
+                store_lanes(
+                    scratch.minima, top, copy_row(costs, _row(block, scratch, top), label_count)
+                )
+            continue
         if count == size >> (halvings - 1):
             halvings -= 1
             top += 1
             target = top
         else:
-            target = _TURNS + 1 if source == _TURNS else _TURNS
-        scratch.minima[target] = _pass(
-            advance(scratch.rows, source * pitch),
-            scratch.minima[source],
-            chain.p1 * weight,
-            chain.p2 * weight,
-            advance(chain.costs, node * chain.step * label_count),
-            advance(scratch.rows, target * pitch),
-            label_count,
-        )
+            target = _TURN
+        edge = _edge(block, scratch, node - way, node)
+        row, target_row = _row(block, scratch, source), _row(block, scratch, target)
+        low = pass_on(row, load_lanes(scratch.minima, source), edge, costs, target_row, label_count)
+        store_lanes(scratch.minima, target, low)
         source = target
     return top
 
 
-@compiled(nogil=True, error_model="numpy")
-def _prefetch_ahead(chain: _Chain, pixel: int) -> None:
-    """Fetch what the next chain will read at this node.
-
-    Memory is the bottleneck of the first walks along a chain and idle in all the later ones.
-    """
-    first = (pixel + chain.ahead) * chain.label_count
-    for k in range(0, chain.label_count, _LINE):
-        prefetch(chain.f, first + k)
-        prefetch(chain.costs, first + k)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _lone_node(chain: _Chain, scratch: _Scratch) -> float:
-    """A chain of one node has no edge: F is its cost."""
-    row = scratch.rows
-    low = _load(chain.costs, row, chain.label_count)
-    if chain.vote:
-        winner = 0
-        # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
-        while row[winner] > low and winner < chain.label_count - 1:
-            winner += 1
-        chain.winners[0] = winner
-    for k in range(chain.label_count):
-        chain.out[k] = row[k] if chain.plain else chain.f[k] - chain.out[k] + row[k]
-    return float(low)
+@inner
+def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
+    """Give the other family what F, whose minima are ``low``, leaves to it."""
+    never_inline()
+    pixel = node * block.node_step
+    store_lanes(scratch.minima, _TURN, low)
+    for lane in range(LANES):
+        scratch.optima[lane] += scratch.minima[_TURN * LANES + lane]
+    scratch.order[0] += 1
+    turn = scratch.order[0]
+    scratch.order[turn] = node
+    if block.plain:
+        _bring_back(block, pixel, minorant)
+    else:
+        soon = scratch.order[min(turn + _AHEAD, block.nodes)] * block.node_step
+        _exchange(block, pixel, soon, _costs(block, scratch, node), minorant)
+    if block.vote:
+        _vote(block, pixel, minorant)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _bisect(chain: _Chain, scratch: _Scratch) -> float:
-    """Cut all edges of a chain of at least two nodes; returns the sum of the minima of F.
+@compiled(nogil=True, error_model="numpy", inline="always")
+def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
+    """Cut all edges of the chains.
 
     An interval has a fresh end, whose row is at the top of its part of the stack, and below it
     the rows that `_walk` left on the way from its far end.
     """
-    nodes, step, label_count = chain.nodes, chain.step, chain.label_count
-    rows, minima, pending, pitch = scratch
-    split, negated = advance(rows, _SPLIT * pitch), advance(rows, _NEGATED * pitch)
+    nodes, label_count = block.nodes, block.label_count
+    minima, pending = scratch.minima, scratch.pending
+    cut = _row(block, scratch, _CUT)
 
     # The first interval is the whole chain, node 0 its fresh end.
-    last = nodes - 1
-    top = _BOTTOM
-    minima[top] = _load(
-        advance(chain.costs, last * step * label_count), advance(rows, top * pitch), label_count
-    )
-    top = _walk(chain, scratch, last, -1, nodes // 2 - 1, nodes, top) + 1
-    minima[top] = _load(chain.costs, advance(rows, top * pitch), label_count)
-    pending[0], pending[1], pending[2] = 0, last, top
+    last, b = nodes - 1, min((nodes + 1) // 2, nodes - 1)
+    pending[0], pending[1], pending[2] = 0, last, _BOTTOM
+    top = _walk(block, scratch, last, b, nodes, pending[2], last >= b)
+    if nodes == 1:
+        _hand_over(block, scratch, pending[0], _row(block, scratch, top), load_lanes(minima, top))
+        return
+    pending[2] = top + 1
     waiting = 3
 
-    bound = 0.0
     while waiting > 0:
         waiting -= 3
         fresh, far, row = pending[waiting], pending[waiting + 1], pending[waiting + 2]
@@ -291,72 +297,69 @@ def _bisect(chain: _Chain, scratch: _Scratch) -> float:
         near_size = (size + 1) // 2
         a = fresh + way * (near_size - 1)
         b = a + way
-        top = _walk(chain, scratch, fresh, way, near_size - 1, near_size, row)
+        top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
 
         # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
-        pixel_a, pixel_b = a * step, b * step
-        weight = chain.weights[min(pixel_a, pixel_b)]
-        p1, p2 = chain.p1 * weight, chain.p2 * weight
-        r = type(p1)(near_size) / type(p1)(size)
-        row_a, row_b = advance(rows, top * pitch), advance(rows, (row - 1) * pitch)
-        split_low = _split(row_a, minima[top], p1, p2, r, row_b, split, label_count)
+        edge = _edge(block, scratch, a, b)
+        number = scratch.rows[0]
+        r = splat(type(number)(near_size) / type(number)(size))
+        row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
+        low = split_marginal(row_a, load_lanes(minima, top), edge, r, row_b, cut, label_count)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
-        if near_size > 1:
-            cost_a = advance(chain.costs, pixel_a * label_count)
-            minima[top], negated_low = _reply(
-                split, split_low, p1, p2, cost_a, row_a, negated, label_count
-            )
+        base = row_a if near_size == 1 else _costs(block, scratch, a)
+        low, negated_low = reply(cut, low, edge, base, row_a, cut, label_count)
+        if near_size == 1:
+            _hand_over(block, scratch, a, row_a, low)
         else:
-            out_a = advance(chain.out, pixel_a * label_count)
-            if chain.vote:
-                chain.winners[pixel_a] = _winner(split, split_low, p1, p2, row_a, label_count)
-            if chain.plain:
-                low, negated_low = _reply(
-                    split, split_low, p1, p2, row_a, out_a, negated, label_count
-                )
-            else:
-                f_a = advance(chain.f, pixel_a * label_count)
-                low, negated_low = _reply_out(
-                    split, split_low, p1, p2, row_a, f_a, out_a, negated, label_count
-                )
-            bound += low
-            _prefetch_ahead(chain, pixel_a)
+            store_lanes(minima, top, low)
 
-        if b != far:
-            cost_b = advance(chain.costs, pixel_b * label_count)
-            minima[row - 1] = _pass(negated, negated_low, p1, p2, cost_b, row_b, label_count)
+        base = row_b if b == far else _costs(block, scratch, b)
+        low = pass_on(cut, negated_low, edge, base, row_b, label_count)
+        if b == far:
+            _hand_over(block, scratch, b, row_b, low)
+        else:
+            store_lanes(minima, row - 1, low)
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = b, far, row - 1
             waiting += 3
-        else:
-            out_b = advance(chain.out, pixel_b * label_count)
-            if chain.vote:
-                chain.winners[pixel_b] = _winner(negated, negated_low, p1, p2, row_b, label_count)
-            if chain.plain:
-                bound += _pass(negated, negated_low, p1, p2, row_b, out_b, label_count)
-            else:
-                f_b = advance(chain.f, pixel_b * label_count)
-                bound += _pass_out(negated, negated_low, p1, p2, row_b, f_b, out_b, label_count)
-            _prefetch_ahead(chain, pixel_b)
 
         # Pushed last, hence processed next: the near part is still in cache.
         if near_size > 1:
             pending[waiting], pending[waiting + 1], pending[waiting + 2] = a, fresh, top
             waiting += 3
-    return bound
 
 
-def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
-    """The rows, their minima and the stack of intervals for chains of ``nodes`` nodes.
+def _row_count(nodes: int) -> int:
+    """Rows of the scratch buffer.
 
     With L levels of bisection the first walk leaves at most L rows on the stack, and the walk
     in an interval i levels down at most L - i more.
     """
     levels = nodes.bit_length()
-    count = _BOTTOM + levels + levels * (levels + 1) // 2
-    rows = np.full((count, label_count + 2 * _MARGIN), np.inf, dtype)
-    return rows, np.empty(count, dtype), np.empty(3 * _LEVELS, np.int64)
+    return _BOTTOM + levels + levels * (levels + 1) // 2
+
+
+def scratch_bytes(nodes: int, label_count: int) -> int:
+    """Bytes of `scratch_arrays` in float32, without what does not grow with the labels."""
+    return 4 * LANES * (nodes * label_count + _row_count(nodes) * (label_count + 1))
+
+
+def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
+    """Buffers for `LANES` chains of ``nodes`` nodes, in the order of `_Scratch`."""
+    count = _row_count(nodes)
+    rows = buffers.empty((count, label_count + 1, LANES), dtype)
+    rows[:, label_count] = np.inf
+    return (
+        buffers.empty((nodes, label_count, LANES), dtype),
+        buffers.empty((nodes, LANES), dtype),
+        rows,
+        buffers.empty((count, LANES), dtype),
+        np.empty(LANES, np.float64),
+        np.ones(LANES, dtype),
+        np.empty(3 * _LEVELS, np.int64),
+        np.zeros(nodes + 1, np.int64),
+    )
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -374,45 +377,62 @@ def move_minorants(
     p1: Any,
     p2: Any,
     plain: bool,
+    lane_costs: Any,
+    lane_weights: Any,
     rows: Any,
     minima: Any,
+    lane_optima: Any,
+    ones: Any,
     pending: Any,
+    order: Any,
     optima: Any,
 ) -> None:
     """Compute the minorants F of some parallel chains and move them to the other family.
 
     Chain j begins at pixel ``j*chain_step``; its ``nodes`` nodes are ``node_step`` pixels apart.
-    The chains in [begin, end) are processed.
+    The chains in [begin, end) are processed, at most `LANES`.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
-    ``f - costs + F`` (docs/model.md 6.2) and is the same array as ``costs``, or receives F
-    (``plain``) and may be any array; weights: (H*W,) of the edges to the next node; winners: (H*W,)
-    receives the argmin of F, or (0,) if it is not wanted; rows, minima, pending: from
-    `scratch_arrays`; optima: one per chain, receives the sum of the minima of F, which is the
-    optimum of the chain.
+    ``f - costs + F`` (docs/model.md 6.2) or F (``plain``) and may be the same array as ``costs``;
+    weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the argmin of F, or
+    (0,) if it is not wanted; lane_costs to order: from `scratch_arrays`; optima: one per chain,
+    receives the sum of the minima of F, which is the optimum of the chain.
     """
     label_count = f.shape[1]
-    scratch = _Scratch(
-        advance(pointer_to(rows), _MARGIN),
-        pointer_to(minima),
-        pointer_to(pending),
-        rows.shape[1],
+    first = begin * chain_step
+    last = end - begin - 1
+    block = _ChainBlock(
+        advance(pointer_to(f), first * label_count),
+        advance(pointer_to(costs), first * label_count),
+        advance(pointer_to(out), first * label_count),
+        advance(pointer_to(winners), first),
+        winners.size > 0,
+        plain,
+        nodes,
+        node_step,
+        chain_step,
+        last,
+        label_count,
+        label_count % _LINE == 0 and out.ctypes.data % _LINE_BYTES == 0,
+        Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
     )
-    for j in range(begin, end):
-        first = j * chain_step
-        chain = _Chain(
-            advance(pointer_to(f), first * label_count),
-            advance(pointer_to(costs), first * label_count),
-            advance(pointer_to(out), first * label_count),
-            advance(pointer_to(weights), first),
-            advance(pointer_to(winners), first),
-            winners.size > 0,
-            plain,
-            nodes,
-            node_step,
-            chain_step,
-            label_count,
-            p1,
-            p2,
-        )
-        optima[j] = _lone_node(chain, scratch) if nodes == 1 else _bisect(chain, scratch)
+    scratch = _Scratch(
+        pointer_to(lane_costs),
+        pointer_to(lane_weights),
+        pointer_to(rows),
+        pointer_to(minima),
+        pointer_to(lane_optima),
+        pointer_to(ones),
+        pointer_to(pending),
+        pointer_to(order),
+    )
+    for node in range(nodes):
+        for lane in range(LANES):
+            pixel = first + node * node_step + min(lane, last) * chain_step
+            lane_weights[node, lane] = weights[pixel]
+    for lane in range(LANES):
+        lane_optima[lane] = 0
+    order[0] = 0
+    _bisect(block, scratch)
+    for lane in range(end - begin):
+        optima[begin + lane] = lane_optima[lane]

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["advance", "pointer_to", "prefetch", "restrict_arguments"]
+__all__ = ["advance", "never_inline", "pointer_to", "prefetch", "restrict_arguments"]
 
 
 @intrinsic
@@ -44,20 +44,25 @@ def advance(typingctx: Any, pointer: Any, count: Any) -> Any:
     return pointer(pointer, types.intp), codegen
 
 
+def prefetch_line(builder: Any, pointer: Any) -> None:
+    """Emit the instruction that fetches the cache line of an address into the second level."""
+    number = ir.IntType(32)
+    address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch",
+        [address.type],
+        ir.FunctionType(ir.VoidType(), [address.type, number, number, number]),
+    )
+    read, second_level, data = number(0), number(2), number(1)
+    builder.call(function, [address, read, second_level, data])
+
+
 @intrinsic
 def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
     """Fetch the cache line of ``pointer[index]`` into the second level; any address will do."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        number = ir.IntType(32)
-        address = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            [address.type],
-            ir.FunctionType(ir.VoidType(), [address.type, number, number, number]),
-        )
-        read, second_level, data = number(0), number(2), number(1)
-        builder.call(function, [address, read, second_level, data])
+        prefetch_line(builder, builder.gep(args[0], [args[1]]))
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp), codegen
@@ -74,6 +79,20 @@ def restrict_arguments(typingctx: Any) -> Any:
         for argument in builder.function.args:
             if isinstance(argument.type, ir.PointerType):
                 argument.add_attribute("noalias")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic
+def never_inline(typingctx: Any) -> Any:
+    """Keep the calling function a function, for LLVM would copy it to wherever it is called.
+
+    Numba optimises a function again with each one that calls it: copies cost time to compile.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 
     return types.void(), codegen

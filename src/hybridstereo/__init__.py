@@ -20,31 +20,42 @@ if TYPE_CHECKING:
     from .io.images import read_pair
     from .labels import LabelRange
     from .models.zoo import load_model
+    from .opencv_matcher import OpenCVMatcher
     from .result import StereoResult
+    from .rig import StereoRig, read_rig
+    from .sequence import StereoSequence
     from .stereo import Stereo
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LabelRange",
+    "OpenCVMatcher",
     "Stereo",
     "StereoError",
     "StereoResult",
+    "StereoRig",
+    "StereoSequence",
     "__version__",
     "load_model",
     "read_disparity",
     "read_pair",
+    "read_rig",
     "write_disparity",
 ]
 
 _HOME = {
     "LabelRange": "labels",
+    "OpenCVMatcher": "opencv_matcher",
     "Stereo": "stereo",
     "StereoError": "errors",
     "StereoResult": "result",
+    "StereoRig": "rig",
+    "StereoSequence": "sequence",
     "load_model": "models.zoo",
     "read_disparity": "io.disparity",
     "read_pair": "io.images",
+    "read_rig": "rig",
     "write_disparity": "io.disparity",
 }
 

@@ -1,4 +1,4 @@
-"""How likely the disparity of each pixel is right (docs/model.md 17; not in the paper).
+"""How likely the disparity of each pixel is right (docs/model.md 18; not in the paper).
 
 `cues_of` gathers what the CRF knows of each pixel while its volumes exist; `confidence_of` adds
 what the other view and the neighbourhood say, and turns all of it into a probability.  *Right*

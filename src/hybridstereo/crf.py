@@ -8,6 +8,7 @@ import numpy as np
 
 from .edges import EdgeWeights
 from .kernels import Array, Backend
+from .labels import LabelRange
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,47 @@ class CrfSolution:
     row_label_map: Array | None = None
 
 
+class WarmStart:
+    """Dual variables that one problem leaves for the next, similar one (docs/model.md 6.8).
+
+    Attributes
+    ----------
+    share
+        How much of what the columns withheld they keep in the next problem: 1 if nothing changes
+        from one to the next, 0 for a cold start.
+    """
+
+    def __init__(self) -> None:
+        self.share = 1.0
+        self._labels: LabelRange | None = None
+        self._costs: Array = None
+        self._minorant: Array = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """What it holds in the memory of the device between two problems."""
+        if self._costs is None:
+            return 0
+        return 2 * int(self._costs.size) * int(self._costs.dtype.itemsize)
+
+    def clear(self) -> None:
+        """Forget the problem before: the next one starts cold."""
+        self._labels = self._costs = self._minorant = None
+
+    def begin(self, backend: Backend, costs: Array, labels: LabelRange) -> Array:
+        """Working costs to start with, where nothing suits those of the problem (H, W, K)."""
+        suits = self._labels == labels and self._costs.shape == costs.shape
+        working = self._costs if suits else backend.empty(costs.shape, costs.dtype)
+        minorant = self._minorant if suits else working
+        self.clear()  # frees the old minorant for the new one
+        backend.carry_into(working, costs, minorant, self.share if suits else 0.0)
+        return working
+
+    def keep(self, working: Array, minorant: Array, labels: LabelRange) -> None:
+        """Take what Dual_MM left."""
+        self._costs, self._minorant, self._labels = working, minorant, labels
+
+
 def solve(
     backend: Backend,
     costs: Array,
@@ -47,12 +89,13 @@ def solve(
     penalties: Penalties,
     iterations: int,
     with_rows: bool = False,
+    working: Array | None = None,
 ) -> CrfSolution:
     """Minimise the CRF with ``iterations`` row and column sweeps of Dual_MM.
 
     ``costs`` (H, W, K) may be matching costs or, in training, loss-augmented ones.  ``with_rows``
     asks for the labelling of the rows as well: where it differs from that of the columns, the
-    relaxation is not tight.
+    relaxation is not tight.  ``working`` are the costs of a `WarmStart`, which change.
     """
     rows = backend.empty(costs.shape[:2], np.int32) if with_rows else None
     minorant, bounds = backend.dual_mm(
@@ -63,6 +106,7 @@ def solve(
         p2=penalties.p2,
         iterations=iterations,
         row_label_map=rows,
+        costs=working,
     )
     return CrfSolution(backend.read_out(minorant), minorant, bounds, rows)
 

@@ -1,4 +1,4 @@
-"""Holes of a disparity map, filled from the background (docs/model.md 16; not in the paper).
+"""Holes of a disparity map, filled from the background (docs/model.md 17; not in the paper).
 
 What only one view sees lies beside a nearer object, or outside the other view, and belongs to the
 surface behind: that of the end of the hole with the smaller disparity.  The disparity of a plane

@@ -8,7 +8,8 @@ help of the commands shows these numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -74,6 +75,39 @@ MAX_PIXELS = 100_000_000
 PIXELS = Limits(1, 2**31 - 1, whole=True)
 """What a caller may allow: OpenCV addresses no more."""
 
+_allowed_pixels = MAX_PIXELS
+
+
+def pixel_limit(asked: int | None = None) -> int:
+    """How many pixels a reader takes: ``asked``, or what `allow_pixels` has set if that is None."""
+    if asked is not None:
+        PIXELS.check(asked, "`max_pixels` is")
+    return _allowed_pixels if asked is None else asked
+
+
+@contextmanager
+def allow_pixels(most: int) -> Iterator[None]:
+    """Set what all readers of images, maps and masks take by default, until the block ends.
+
+    It holds for the whole process: data sets are read by threads of their own, long after they
+    were opened.
+
+    Examples
+    --------
+    >>> with allow_pixels(200_000_000):
+    ...     pixel_limit()
+    200000000
+    >>> pixel_limit()
+    100000000
+    """
+    global _allowed_pixels
+    before, _allowed_pixels = _allowed_pixels, pixel_limit(most)
+    try:
+        yield
+    finally:
+        _allowed_pixels = before
+
+
 SIDE = Limits(1, 65536, whole=True)
 """Rows or columns that are asked for."""
 
@@ -93,9 +127,19 @@ FILTERS = Limits(1, 4096, whole=True)
 KERNEL_SIDE = Limits(1, 31, whole=True)
 """Rows or columns of a convolution's kernels."""
 
+FOCAL = Limits(0, 1e6, above=True)
+"""Focal lengths, in pixels."""
+BASELINE = Limits(0, 1e6, above=True)
+"""Distances of two cameras, in metres."""
+DEPTH = Limits(0, 1e9, above=True)
+"""Distances of what they see, in metres."""
+
 SHARE = Limits(0, 1)
 CAMERA_NUMBER = Limits(0, 9, whole=True)
 """Of the cameras of one calibration."""
+
+RATE = Limits(0, 1000, above=True)
+"""Frames per second."""
 
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .errors import OutOfMemoryError
 from .features import ConvLayer
-from .kernels import Backend, max_threads, network_scratch, reusable_memory
+from .kernels import Backend, chain_scratch, max_threads, network_scratch, reusable_memory
 from .model import StereoModel
 from .strips import FEWEST_ROWS, overlap_of
 from .system import available_memory, format_bytes, resident_memory
@@ -46,8 +46,8 @@ def inference_memory(
 
     The peak is the largest of three: while the networks run, the features of both views and what
     the threads work with; during the correlation, the features and the volumes of costs, one for
-    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs).  The
-    costs of a second view are one more.
+    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and the
+    chains that the threads work on.  The costs of a second view are one volume more.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ def inference_memory(
         if volumes[0] > features or len(volumes) > 1 or views > 1:
             solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
-        needs.append(solving + _MAPS * pixels + kept)
+        chains = threads * chain_scratch(max(height, width), label_count)
+        needs.append(solving + _MAPS * pixels + kept + chains)
     return max(needs) + (_COMPARING * pixels if views > 1 else 0) + _SMALL
 
 
@@ -149,6 +150,7 @@ def rows_at_once(
     method: str = "crf",
     threads: int | None = None,
     max_memory: int | None = None,
+    beside: int = 0,
     views: int = 1,
 ) -> int:
     """How many rows of an inference fit at once: all, or as many as a strip may have (`strips`).
@@ -159,6 +161,8 @@ def rows_at_once(
         As for `require_memory`.
     max_memory
         Bytes that the process may use in all, or the GPU; None: most of what is free.
+    beside
+        Bytes that the caller is going to keep besides; a strip needs none of them.
 
     Raises
     ------
@@ -172,7 +176,7 @@ def rows_at_once(
     if limit is not None:
         limit = int(_SHARE_OF_FREE * limit)
     needed = _need(model, width, on_device, method, threads, views)
-    if limit is None or needed(height, label_count) <= limit:
+    if limit is None or needed(height, label_count) + beside <= limit:
         return height
     whole = 0
     if not on_device:

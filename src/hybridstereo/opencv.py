@@ -1,11 +1,14 @@
 """OpenCV: the only import of ``cv2``, and its semi-global matcher, which stands beside ours.
 
 Of its two wheels `opencv-python` needs libraries of a desktop, which small containers lack;
-`opencv-python-headless` does not.  We open no windows, so either will do.
+`opencv-python-headless` does not.  Only `hstereo stream --show` opens a window; for all else either
+will do.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,7 +23,15 @@ except ImportError as error:
         "that needs none with `pip install opencv-python-headless`",
     ) from error
 
-__all__ = ["cv2", "opencv_threads", "penalties", "sgbm_matcher", "supported_disparities"]
+__all__ = [
+    "cv2",
+    "open_video",
+    "opencv_threads",
+    "penalties",
+    "sgbm_matcher",
+    "supported_disparities",
+    "window_problem",
+]
 
 _STEP = 16  # the number of disparities must be a multiple of it
 
@@ -74,3 +85,35 @@ def opencv_threads(threads: int | None) -> Iterator[None]:
         yield
     finally:
         cv2.setNumThreads(before)
+
+
+def open_video(source: str | int) -> cv2.VideoCapture:
+    """A video file, a URL or the camera of a number; without the messages of OpenCV and FFmpeg.
+
+    Our own error says it better, and says it once.
+    """
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+    logging = cv2.utils.logging
+    level = logging.getLogLevel()
+    logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    try:
+        return cv2.VideoCapture(source)
+    finally:
+        logging.setLogLevel(level)
+
+
+def window_problem() -> tuple[str, str] | None:
+    """Why no window can be opened, and what helps; None if one can.
+
+    Asked before a window is opened: without a display, Qt would end the program.
+    """
+    interface = [x for x in cv2.getBuildInformation().splitlines() if x.strip().startswith("GUI:")]
+    if interface and "NONE" in interface[0].upper():
+        return (
+            "This OpenCV cannot open windows: it is the headless wheel",
+            "Install `opencv-python` instead of `opencv-python-headless`, or write a video",
+        )
+    needs_display = sys.platform.startswith(("linux", "freebsd"))
+    if needs_display and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return "There is no display to open a window on", "Write a video instead"
+    return None

@@ -16,7 +16,7 @@ import numpy as np
 from .clock import StageClock
 from .confidence import confidence_of, cues_of
 from .correlation import correlation_forward
-from .crf import energy, solve, total_cost
+from .crf import WarmStart, energy, solve, total_cost
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
@@ -73,16 +73,17 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         on_strip: OnStrip | None = None,
+        warm: WarmStart | None = None,
     ) -> StereoResult:
         """The map of the view that ``options`` ask for, and what they want to know about it.
 
         Computed in ``strips`` of rows, one after the other, if there are several; see
-        `hybridstereo.strips`.
+        `hybridstereo.strips`.  ``warm`` is about that view, and not used in strips.
         """
         if len(strips) > 1:
             found = self._in_strips(images, label_range, options, strips, clock, on_strip)
         else:
-            found = self._views(images, label_range, options, volumes, clock)
+            found = self._views(images, label_range, options, volumes, clock, warm=warm)
         if options.compares_views:
             found = {
                 view: self._compared(found, view, options, clock)
@@ -171,19 +172,29 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         whole: CompleteViews | None = None,
+        warm: WarmStart | None = None,
     ) -> dict[View, StereoResult]:
         """The maps of all views that ``options`` need, each by itself.
 
-        ``volumes`` are kept of the view that is asked for, the left one of both.
+        ``volumes`` are kept of the view that is asked for, the left one of both; ``warm`` is about
+        it, too.
         """
         labels = {view: _labels_of(label_range, view) for view in options.views}
         costs = self._costs(images, labels, clock, whole)
         found = {}
         for view, of_view in labels.items():
-            keep = volumes and view == options.views[-1]
+            asked = view == options.views[-1]
             stats = whole.statistics[VIEWS.index(view)] if whole else None
             result = self.optimise(
-                costs.pop(view), images, of_view, options, keep, clock, stats, view
+                costs.pop(view),
+                images,
+                of_view,
+                options,
+                volumes and asked,
+                clock,
+                stats,
+                view,
+                warm if asked else None,
             )
             found[view] = result if view == "left" else _of_right_view(result, label_range)
         return found
@@ -198,11 +209,13 @@ class Pipeline:
         clock: StageClock,
         stats: Statistics | None = None,
         view: View = "left",
+        warm: WarmStart | None = None,
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
         ``images``: both, or the left one if the costs do not come from them; the edge weights are
-        those of ``view``.  ``stats`` are those of the complete view, if it is a strip.
+        those of ``view``.  ``stats`` are those of the complete view, if it is a strip.  ``warm`` is
+        what the frame before left, and then what this one leaves.
         """
         backend, config = self._backend, self._model.config
         lowest = bounds = minorant = edges = cues = None
@@ -215,9 +228,18 @@ class Pipeline:
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
+                working = warm.begin(backend, costs, label_range) if warm else None
                 solution = solve(
-                    backend, costs, edges, config.penalties, iterations, options.confidence
+                    backend,
+                    costs,
+                    edges,
+                    config.penalties,
+                    iterations,
+                    with_rows=options.confidence,
+                    working=working,
                 )
+                if warm:
+                    warm.keep(working, solution.minorant, label_range)
                 label_map, bounds = solution.label_map, solution.bounds
                 minorant = solution.minorant
                 lowest = energy(backend, costs, edges, config.penalties, label_map)

@@ -13,13 +13,11 @@ from .io.calib import calibration_text
 from .io.camera_files import read_cameras
 from .io.pixels import check_same_size
 from .io.stored_images import StoredImage, read_stored_image
-from .limits import MAX_PIXELS
 from .rectification import Rectification, corrected, estimate
 from .remapping import Remapping, plan_remapping
+from .rig import UNITS
 
 CALIB_NAME = "calib.txt"
-UNITS = {"mm": 1.0, "cm": 10.0, "m": 1000.0, "in": 25.4}
-"""Millimetres in a unit of length."""
 # Rows that far apart (median) after a full rectification: the calibration is not, or no longer,
 # that of the cameras.  Good ones leave 0.1 to 0.3 px, as far as points can be found.
 _BADLY_CALIBRATED = 1.0
@@ -103,7 +101,7 @@ def rectify_files(
     cameras: tuple[int, int] | None = None,
     alpha: float | None = None,
     unit: str | None = None,
-    max_pixels: int = MAX_PIXELS,
+    max_pixels: int | None = None,
 ) -> RectifiedFiles:
     """Write a pair with rows that agree.
 
@@ -130,7 +128,7 @@ def rectify_files(
         Of lengths in the calibration, one of `UNITS`; None: what the format says, metres for KITTI
         and ROS, and otherwise millimetres.
     max_pixels
-        An image whose header states more is refused, and not decoded.
+        An image whose header states more is refused, and not decoded; None: as the readers.
 
     Raises
     ------

@@ -113,7 +113,7 @@ def plan_remapping(
     cameras = _resized(cameras, size)
     stated = cameras.rectified if alpha is None else None
     views = stated or _rectified(cameras, size, alpha or 0.0)
-    offset = _checked_offset(views)
+    offset = checked_offset(views)
     target = views.size or size
     if target[0] > _MOST_ENLARGED * size[0] or target[1] > _MOST_ENLARGED * size[1]:
         raise InputError(
@@ -257,7 +257,7 @@ def _rectified(cameras: CameraPair, size: Size, alpha: float) -> RectifiedViews:
     )
 
 
-def _checked_offset(views: RectifiedViews) -> Floats:
+def checked_offset(views: RectifiedViews) -> Floats:
     """From the left to the right rectified camera, unless rows would not agree."""
     first, second = views.projections
     if np.abs(first[1, 1:3] - second[1, 1:3]).max() > _MOST_APART or (

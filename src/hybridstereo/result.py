@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -10,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from .confidence import Cues
+from .depth import PointCloud, depth_map, point_cloud
 from .disparity import enlarged_disparity
 from .errors import InputError
 from .filling import filled_disparity
@@ -17,6 +19,7 @@ from .io.disparity import write_disparity
 from .labels import LabelRange
 from .options import View
 from .rectification import Rectification
+from .rig import StereoRig
 from .validity import GOOD, masked_disparity
 
 RangeOrigin = Literal["caller", "data set", "pair", "model"]
@@ -90,6 +93,24 @@ class StereoResult:
         labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
         return f"<StereoResult: {width}x{height} pixels, disparities {labels}>"
 
+    def _repr_png_(self) -> bytes:
+        """The map in colours with a scale, as IPython and Jupyter show a result."""
+        from .display import png_with_scale
+
+        return png_with_scale(self.disparity)
+
+    def _repr_html_(self) -> str:
+        """The same picture with a line about the result below it."""
+        picture = b64encode(self._repr_png_()).decode("ascii")
+        height, width = self.disparity.shape
+        labels = f"{self.label_range.minimum:g} to {self.label_range.maximum:g}"
+        seconds = f", {sum(self.seconds.values()):.2f} s" if self.seconds else ""
+        return (
+            f'<figure style="margin:0"><img src="data:image/png;base64,{picture}" alt="disparity'
+            f' map"><figcaption>{width}x{height} pixels, disparities {labels} px{seconds}'
+            "</figcaption></figure>"
+        )
+
     @property
     def at_range_ends(self) -> float:
         """Fraction of the pixels on the first or the last label: many mean too short a range.
@@ -105,6 +126,39 @@ class StereoResult:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the map as ``.pfm``, ``.png`` (KITTI's 16 bit), ``.npy`` or ``.tif``."""
         write_disparity(os.fspath(path), self.disparity)
+
+    def depth(self, rig: StereoRig) -> np.ndarray:
+        """Distances along the optical axis in metres, float32 (H, W), NaN where there is none.
+
+        Parameters
+        ----------
+        rig
+            The rectified cameras, as `hybridstereo.read_rig` reads them from a calibration.
+        """
+        return depth_map(self.disparity, rig)
+
+    def points(
+        self, rig: StereoRig, left: np.ndarray, max_depth: float | None = None
+    ) -> PointCloud:
+        """The points in space, without those where the depth jumps.
+
+        Parameters
+        ----------
+        rig
+            As for `depth`.
+        left
+            The left image, (H, W, 3) RGB in [0, 1], as `hybridstereo.read_pair` reads it.
+        max_depth
+            Points that are farther away, in metres, are left out.
+
+        Raises
+        ------
+        InputError
+            If this is the map of the right view: the points are the left camera's.
+        """
+        if self.view == "right":
+            raise InputError("Points are made from the left view's map", "Match with `view=left`")
+        return point_cloud(self.disparity, rig, left, max_depth)
 
     def enlarged(self, factor: int, height: int, width: int, labels: LabelRange) -> StereoResult:
         """The result of views at 1/``factor`` of their size, as one of the views themselves."""

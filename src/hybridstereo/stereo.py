@@ -14,6 +14,7 @@ import numpy as np
 
 from . import kernels
 from .clock import OnStage, StageClock
+from .crf import WarmStart
 from .device import checked_threads, open_backend
 from .errors import InputError
 from .io.images import read_image, read_pair
@@ -21,7 +22,6 @@ from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
 from .io.volumes import checked_costs
 from .kernels import Backend
 from .labels import LabelRange, labels_for
-from .limits import MAX_PIXELS
 from .memory import require_memory, rows_at_once
 from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, SCOUT_MODEL, load_model
@@ -206,7 +206,8 @@ class Stereo:
         fill: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
+        warm: WarmStart | None = None,
         on_stage: OnStage | None = None,
         on_strip: OnStrip | None = None,
     ) -> StereoResult:
@@ -263,7 +264,11 @@ class Stereo:
             Also give the costs before and after the CRF, which take H * W * K * 4 bytes each; of
             the left view if both are asked for.
         max_pixels
-            An image file whose header states more is refused, and not decoded.
+            An image file whose header states more is refused, and not decoded; by default 100
+            million (`hybridstereo.limits.allow_pixels`).
+        warm
+            What the CRF starts with, and then what it leaves for the next frame; see
+            `hybridstereo.sequence`, which looks after it.  Not used in strips.
         on_stage
             Called with the name of each stage when it begins.
         on_strip
@@ -320,10 +325,10 @@ class Stereo:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
             searched = label_range.reduced(scale)
-        strips = self._plan(images[0], searched, options, max_memory, volumes)
+        strips = self._plan(images[0], searched, options, max_memory, volumes, warm)
         with kernels.limited_threads(self.threads), opencv_threads(self.threads):
             result = self._pipeline.match(
-                images, searched, options, strips, volumes, clock, on_strip
+                images, searched, options, strips, volumes, clock, on_strip, warm
             )
         result = replace(result, range_from=range_from, rectification=rectification)
         if scale > 1:
@@ -397,7 +402,7 @@ class Stereo:
         refine: bool | None = None,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
         on_stage: OnStage | None = None,
     ) -> StereoResult:
         """Disparity map from the matching costs of any matcher: edge weights, CRF, read-out.
@@ -457,7 +462,7 @@ class Stereo:
         left: ImageLike,
         right: ImageLike,
         channels: ChannelOrder,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
         check_channels(channels)
@@ -479,11 +484,17 @@ class Stereo:
         options: MatchOptions,
         max_memory: int | None,
         volumes: bool,
+        warm: WarmStart | None = None,
     ) -> list[Strip]:
         """The strips that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
         views = len(options.views)
+        # A warm start keeps two volumes from one frame to the next.
+        beside = 0
+        if warm is not None and method == "crf":
+            volume = height * width * label_range.count * self.model.dtype.itemsize
+            beside = max(2 * volume - warm.kept_bytes, 0)
         if volumes:  # which are complete, or of no use
             self._require_memory(left, label_range, method, views)
             return plan_strips(height, height, 0)
@@ -496,6 +507,7 @@ class Stereo:
             method,
             self.threads,
             max_memory,
+            beside,
             views,
         )
         return plan_strips(height, rows, overlap_of(self.model))
@@ -510,7 +522,9 @@ class Stereo:
         )
 
 
-def _read(image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int) -> np.ndarray:
+def _read(
+    image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int | None
+) -> np.ndarray:
     if isinstance(image, _PATH):
         return read_image(os.fspath(image), max_pixels)
     return as_image(image, name, channels)

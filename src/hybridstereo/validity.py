@@ -1,4 +1,4 @@
-"""Which pixels of a map both views agree on, and what to put where they do not (model.md 16).
+"""Which pixels of a map both views agree on, and what to put where they do not (model.md 17).
 
 The left-right check: left pixel x says that it matches right pixel x - d; it is believed if that
 pixel says the same of x.  Not in the paper.

@@ -20,7 +20,7 @@ from support.commands import assert_one_sentence, run
 
 from hybridstereo import cli as cli_module
 from hybridstereo.cli import cli
-from hybridstereo.io.disparity import read_disparity
+from hybridstereo.io.disparity import read_disparity, write_disparity
 from hybridstereo.kernels.cuda.cudalib import probe
 
 
@@ -341,6 +341,18 @@ def test_messages_that_cannot_be_written(command, code, tmp_path):
     assert done.returncode == code
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_messages_that_cannot_be_written_stop_no_work(pair, tmp_path, monkeypatch, capsys):
+    output = tmp_path / "map.pfm"
+    output.touch()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        code, out, _ = run(capsys, "infer", *pair, "--model", "census", "-o", output)
+        assert sys.stderr is full
+    assert (code, out) == (0, f"{output}\n")
+    assert read_disparity(output).shape == (24, 40)
+
+
 def test_a_failure_that_nobody_explained_is_a_sentence(capsys, pair, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError(5, "Input/output error", "disk.img")
@@ -440,12 +452,36 @@ def test_names_that_no_file_has(capsys, arguments, tmp_path, monkeypatch):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_max_pixels(capsys, pair, tmp_path):
-    pixels = 24 * 40
-    refused = run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", "--max-pixels", pixels - 1)
-    assert_one_sentence(*refused, "states 40x24 pixels", "allow more with --max-pixels")
-    options = ["--max-pixels", pixels, "--model", "census", "--device", "cpu"]
-    assert run(capsys, "infer", *pair, "-o", tmp_path / "x.pfm", *options)[0] == 0
+@pytest.mark.parametrize(
+    "command",
+    [
+        "infer left.png right.png",
+        "infer left.png --volume costs.npy",
+        "check left.png right.png",
+        "rectify left.png right.png -o new",
+        "eval truth.pfm truth.pfm",
+        "eval csv --root pairs.csv --model census",
+        "eval --gt maps --pred maps",
+        "train csv --root pairs.csv --val-fraction 0 --steps 1 --stage unary",
+    ],
+)
+def test_max_pixels(capsys, pair, tmp_path, monkeypatch, command):
+    """The option reaches every reader, also those that data sets call in threads of their own."""
+    monkeypatch.chdir(tmp_path)
+    truth = np.full((24, 40), 3, np.float32)
+    for path in (Path("truth.pfm"), Path("maps/truth.pfm")):
+        path.parent.mkdir(exist_ok=True)
+        write_disparity(path, truth)
+    np.save("costs.npy", np.zeros((24, 40, 4), np.float32))
+    Path("pairs.csv").write_text("left.png,right.png,truth.pfm\n")
+    code, out, err = run(capsys, *command.split(), "--max-pixels", 24 * 40 - 1)
+    assert code in (1, 3)
+    assert "states 40x24 pixels, more than the 959 that are read" in out + err
+    assert "allow more with --max-pixels" in out + err
+    assert not list(tmp_path.glob("*_disparity*"))
+    if "train" not in command:
+        code, out, err = run(capsys, *command.split(), "--max-pixels", 24 * 40)
+        assert "that are read" not in out + err
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])

@@ -22,6 +22,14 @@ RECEIVERS = {
         "hybridstereo.options:MatchOptions",
         "hybridstereo.stereo:Stereo",
         "hybridstereo.io.images:read_image",
+        "hybridstereo.batch.work:PairWork",
+    ],
+    "stream": [
+        "hybridstereo.sequence:StereoSequence",
+        "hybridstereo.streams.run:run_stream",
+        "hybridstereo.options:MatchOptions",
+        "hybridstereo.stereo:Stereo",
+        "hybridstereo.io.images:read_image",
     ],
     "rectify": ["hybridstereo.rectified_files:rectify_files"],
     "check": ["hybridstereo.stereo:Stereo", "hybridstereo.io.images:read_image"],
@@ -35,6 +43,8 @@ RECEIVERS = {
     "bench": ["hybridstereo.bench.run:BenchOptions"],
     "info": [],
     "cache": [],
+    "config": [],
+    "completion": [],
 }
 
 # Options whose default is not that of a parameter of the same name, and why.
@@ -43,17 +53,39 @@ UNTIED = {
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "color_range"): "the two ends of io.color.colorize",
-    ("infer", "calib"): "gives the labels",
+    ("infer", "calib"): "of read_rig, which needs it",
+    ("infer", "calib_right"): "of read_rig, whose default is None, too",
+    ("infer", "cameras"): "of read_rig, whose default is None, too",
+    ("infer", "unit"): "of read_rig, whose default is None, too",
+    ("infer", "focal"): "picks a StereoRig, which needs it",
+    ("infer", "baseline"): "picks a StereoRig, which needs it",
+    ("infer", "doffs"): "None tells no --doffs from 0, the default of StereoRig",
+    ("infer", "depth"): "what to write afterwards",
+    ("infer", "ply"): "what to write afterwards",
+    ("infer", "max_depth"): "of StereoResult.points, whose default is None, too",
+    ("infer", "pairs"): "picks where pairs are looked for",
+    ("infer", "out_dir"): "picks run_pairs; the library has no default folder",
+    ("infer", "formats"): "None tells no --format from pfm, which takes its place",
+    ("infer", "shard"): "picks sharded",
     ("infer", "scale"): "a fraction here, its denominator in Stereo.match",
-    ("infer", "max_memory"): "of Stereo.match alone",
-    ("infer", "rectify"): "of Stereo.match alone: a flag is False unless given",
-    ("infer", "check"): "picks Stereo.check before Stereo.match",
-    ("infer", "strict"): "makes an error of what was found",
     ("infer", "volume"): "picks Stereo.optimise",
     ("infer", "volume_scale"): "applied to the volume that was read",
     ("infer", "save_volume"): "what to write afterwards",
     ("infer", "save_volume_crf"): "what to write afterwards",
     ("infer", "as_json"): "how to print",
+    ("stream", "outputs"): "sinks",
+    ("stream", "show"): "a sink",
+    ("stream", "layout"): "None tells no flag from one; the library says 'two'",
+    ("stream", "frames"): "the limit of run_stream",
+    ("stream", "fps"): "the rate of the source and of a video",
+    ("stream", "color_range"): "the span of streams.sinks.Colors",
+    ("stream", "model"): "the small one: a stream is to be fast",
+    ("stream", "disparities"): "auto, which is what the library does where no data set speaks",
+    ("stream", "scale"): "a fraction here, its denominator in Stereo.match",
+    ("stream", "max_memory"): "of Stereo.match alone",
+    ("stream", "as_json"): "how to print",
+    ("config", "everything"): "what to print",
+    ("config", "as_json"): "how to print",
     ("rectify", "output"): "required",
     ("rectify", "as_json"): "how to print",
     ("check", "as_json"): "how to print",
@@ -84,7 +116,10 @@ UNTIED = {
 # Where the values come from that an option accepts.
 CHOICES = {
     ("infer", "method"): "hybridstereo.model:METHODS",
-    ("rectify", "unit"): "hybridstereo.rectified_files:UNITS",
+    ("infer", "unit"): "hybridstereo.rig:UNITS",
+    ("stream", "method"): "hybridstereo.model:METHODS",
+    ("stream", "range_mode"): "hybridstereo.sequence:RANGE_MODES",
+    ("rectify", "unit"): "hybridstereo.rig:UNITS",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
@@ -95,9 +130,11 @@ CHOICES = {
     ("bench", "compare"): "hybridstereo.bench.peers:PEERS",
 }
 UNTIED_CHOICES = {
+    ("infer", "formats"): "io.disparity.MAP_SUFFIXES without the dot and the second name of .tif",
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
     ("infer", "scale"): "fractions of the scales in stereo.SCALES",
+    ("stream", "scale"): "fractions of the scales in stereo.SCALES",
 }
 
 
@@ -131,6 +168,8 @@ def problems(command: click.Command, receivers: list[Any], untied: set[str]) -> 
     lines = []
     for option in options_of(command):
         name = str(option.name)
+        if not option.expose_value:  # the command does not get it, so it passes nothing on
+            continue
         if name in untied:
             if name in there and here[name] == there[name]:
                 lines.append(f"{name} is tied: it needs no exception")

@@ -89,9 +89,32 @@ def test_usage(capsys, sample_crop, tmp_path):
         code, _, err = run(capsys, *volume, *flag)
         assert code == 2
         assert f"{flag[0]} needs both views" in err
+    cameras = ["--focal", 100, "--baseline", 0.1, "--ply", tmp_path / "p.ply"]
+    code, _, err = infer(capsys, sample_crop, "--view", "right", *cameras)
+    assert code == 2
+    assert "leave out --view right" in err
     code, _, err = infer(capsys, sample_crop, "--view", "both", "-o", "-")
     assert code == 2
     assert "Standard output takes one map" in err
+
+
+def test_many_pairs(capsys, sample_crop, tmp_path):
+    folder = tmp_path / "out"
+    code, _, err = infer(
+        *(capsys, sample_crop, "--out-dir", folder, "--fill"),
+        *("--confidence", "{name}_sure.npy", "--valid", "{name}_valid.png"),
+    )
+    assert code == 0, err
+    (sure,) = folder.glob("*_sure.npy")
+    (valid,) = folder.glob("*_valid.png")
+    expected = Stereo("census").match(*sample_crop, disparities=16, confidence=True, fill=True)
+    np.testing.assert_array_equal(np.load(sure), expected.confidence)
+    np.testing.assert_array_equal(read_pixels(valid), expected.validity)
+    (written,) = folder.glob("*.pfm")
+    np.testing.assert_array_equal(read_disparity(written), expected.disparity)
+    code, _, err = infer(capsys, sample_crop, "--out-dir", folder, "--view", "both")
+    assert code == 2
+    assert "--view both is for one pair" in err
 
 
 def test_names_of_the_right_view():

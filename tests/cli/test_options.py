@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 import pytest
+from support.commands import run
 
 from hybridstereo.cli import cli
 from hybridstereo.cli.options import CommaSeparated, FiniteRange, number_type
-from hybridstereo.limits import Limits
+from hybridstereo.limits import MAX_PIXELS, Limits, pixel_limit
 
 NUMBERS = [
     pytest.param(option.type, id=f"{name} {option.opts[0]}")
@@ -45,3 +46,16 @@ def test_open_ends():
     for end in ("0", "1", "-0.0"):
         with pytest.raises(click.BadParameter):
             kind.convert(end, None, None)
+
+
+READ_NO_IMAGES = {"bench", "cache", "convert", "info", "synth"}
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands.keys() - READ_NO_IMAGES))
+def test_who_reads_images_has_a_limit(name):
+    assert "max_pixels" in {option.name for option in cli.commands[name].params}
+
+
+def test_the_limit_ends_with_the_command(capsys):
+    run(capsys, "check", "missing.png", "missing.png", "--max-pixels", 7)
+    assert pixel_limit() == MAX_PIXELS

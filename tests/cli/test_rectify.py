@@ -7,8 +7,6 @@ import json
 import numpy as np
 import pytest
 from support.calibrated import (
-    as_taken,
-    camera_pair_of,
     named_matrices,
     turned,
     write_opencv,
@@ -19,31 +17,13 @@ from support.misaligned import lowered
 
 from hybridstereo.io.disparity import read_disparity
 from hybridstereo.io.images import write_image
-from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
+from hybridstereo.synthetic import quantised
 
 
-@pytest.fixture(scope="module")
-def scene():
-    return generate_scene(5, SceneOptions(160, 240, 24.0))
-
-
-@pytest.fixture(scope="module")
-def cameras(scene):
-    return camera_pair_of(scene)
-
-
-@pytest.fixture
-def taken_pair(scene, cameras, tmp_path):
+def test_without_calibration(capsys, taken_scene, tmp_path):
     paths = tmp_path / "a.png", tmp_path / "b.png"
-    for side, view in enumerate((scene.left, scene.right)):
-        write_image(paths[side], quantised(as_taken(cameras, side, view)))
-    return paths
-
-
-def test_without_calibration(capsys, scene, tmp_path):
-    paths = tmp_path / "a.png", tmp_path / "b.png"
-    write_image(paths[0], quantised(scene.left))
-    write_image(paths[1], quantised(np.clip(lowered(scene.right, 2), 0, 1)))
+    write_image(paths[0], quantised(taken_scene.left))
+    write_image(paths[1], quantised(np.clip(lowered(taken_scene.right, 2), 0, 1)))
     out = tmp_path / "out"
     code, written, said = run(capsys, "rectify", *paths, "-o", out)
     assert code == 0
@@ -57,7 +37,7 @@ def test_without_calibration(capsys, scene, tmp_path):
     assert report["calibration"] is None
 
 
-def test_with_calibration(capsys, scene, cameras, taken_pair, tmp_path):
+def test_with_calibration(capsys, taken_scene, cameras, taken_pair, tmp_path):
     left, right = write_ros(tmp_path, cameras)
     out = tmp_path / "out"
     code, written, said = run(
@@ -73,8 +53,8 @@ def test_with_calibration(capsys, scene, cameras, taken_pair, tmp_path):
         disparity = tmp_path / f"{name}.pfm"
         arguments = ("--model", "general-fast", "--disparities", 26, "-o", disparity)
         assert run(capsys, "infer", *pair, *arguments)[0] == 0
-        visible = ~scene.occlusion
-        errors = np.abs(read_disparity(disparity) - scene.disparity)[visible]
+        visible = ~taken_scene.occlusion
+        errors = np.abs(read_disparity(disparity) - taken_scene.disparity)[visible]
         wrong[name] = float(np.mean(errors > 1))
     assert wrong["rectified"] < 0.15
     assert wrong["taken"] > 0.6

@@ -49,6 +49,8 @@ def images() -> list[bytes]:
         encoded(".tif", pixels(np.float32, 1)),
         encoded(".tif", pixels(np.uint16)),
         encoded(".tif", pixels(), cv2.IMWRITE_TIFF_COMPRESSION, 1),
+        encoded(".webp", pixels()),
+        encoded(".webp", pixels(channels=4), cv2.IMWRITE_WEBP_QUALITY, 101),
         encoded(".bmp", pixels()),
         encoded(".bmp", pixels(channels=1)),
         encoded(".ppm", pixels()),
@@ -168,6 +170,14 @@ def lists() -> list[bytes]:
         b"left.png,right.png,truth.pfm\n",
         b"\xef\xbb\xbf# a list\nleft, right, disparity, mask, scene\n"
         b'"left.png", "right.png", truth.pfm, left.png, one\nleft.png,right.png,truth.pfm,,two\n',
+    ]
+
+
+def pair_lists() -> list[bytes]:
+    """Lists of pairs without truth."""
+    return [
+        b"left.png,right.png\n# more\na/left.png, b/right.png, name\n",
+        b"name\tleft\tright\nx/y\tl.png\tr.png\n",
     ]
 
 

@@ -1,7 +1,9 @@
-"""A small fuzzer that is guided by coverage: inputs that reach new lines of ours are kept.
+"""What both engines share, and the one of them that needs nothing but Python.
 
-It needs nothing but Python.  Lines are counted by `sys.settrace`, in our own sources only: what
-OpenCV and HDF5 do inside is seen by their answers, so a new kind of refusal counts as well.
+An engine decides which bytes are tried next; `Trials` runs the target on them and judges the end.
+`Campaign` is guided by coverage: inputs that reach new lines of ours are kept.  Lines are counted
+by `sys.settrace`, in our own sources only: what OpenCV and HDF5 do inside is seen by their answers,
+so a new kind of refusal counts as well.  The other engine is libFuzzer, in `libfuzzer.py`.
 """
 
 from __future__ import annotations
@@ -51,14 +53,16 @@ class Coverage:
 
 @dataclass
 class Tally:
-    """What a campaign has done so far."""
+    """What a campaign has done so far.
+
+    ``reached`` counts lines of our sources, or what libFuzzer counts: edges of their bytecode.
+    """
 
     target: str
     executions: int = 0
     refused: int = 0
     seconds: float = 0.0
-    lines: int = 0
-    kept: int = 0
+    reached: int = 0
     findings: dict[str, str] = field(default_factory=dict)
 
 
@@ -69,73 +73,62 @@ def _signature(error: BaseException) -> str:
     return f"{type(error).__name__} at {where}"
 
 
-class Campaign:
-    """Mutates inputs of a target and keeps what is new.
+class Trials:
+    """Runs a target on one input after another and keeps what it should not have done.
 
     Parameters
     ----------
     name
         Of `TARGETS`.
-    random
-        What decides.
     folder
         Receives a file for each finding, and the input that is being tried; None: nothing.
+    tracer
+        For `sys.settrace`, while the target runs.
     """
 
-    def __init__(self, name: str, random: Random, folder: Path | None = None) -> None:
-        self._target: Target = TARGETS[name]
-        self._random = random
-        self._folder = folder
-        self._coverage = Coverage()
-        self._answers: set[str] = set()
-        self._inputs: list[bytes] = []
+    def __init__(self, name: str, folder: Path | None, tracer: Any = None) -> None:
+        self.target: Target = TARGETS[name]
         self.tally = Tally(name)
+        self._folder = folder
+        self._tracer = tracer
+        self._answers: set[str] = set()
+        self._begin = self._saved = time.monotonic()
 
-    def run(self, seconds: float = float("inf"), executions: float = float("inf")) -> Tally:
-        """Try the seeds, then mutations, until the time or the number is used up."""
-        begin = saved = time.monotonic()
-        seeds = self._target.seeds()
-        for seed in seeds:
-            self._try(seed)
-        while self.tally.executions < executions and time.monotonic() - begin < seconds:
-            pool = self._inputs or seeds
-            data = mutated(self._random.choice(pool), self._random, pool)
-            if self._target.seal is not None and self._random.random() < 0.7:
-                data = self._target.seal(data)
-            self._try(data)
-            if time.monotonic() - saved > 1:
-                saved = time.monotonic()
-                self._save(saved - begin)
-        self._save(time.monotonic() - begin)
-        return self.tally
-
-    def _try(self, data: bytes) -> None:
+    def is_new(self, data: bytes) -> bool:
+        """Try an input; returns whether the target gave an answer of a new kind."""
         if self._folder is not None:
             (self._folder / f"{self.tally.target}.input").write_bytes(data)
-        before = len(self._coverage.lines)
-        begin = time.process_time()
         answer = None
-        tracer = sys.gettrace()
-        sys.settrace(self._coverage)
+        before = sys.gettrace()
+        if self._tracer is not None:
+            sys.settrace(self._tracer)
         try:
-            answer = attempt(self._target.run, data)
-            if time.process_time() - begin > _SLOW:
-                # Once more: the first time may have paid for imports and compilation.
-                begin = time.process_time()
-                attempt(self._target.run, data)
-                if time.process_time() - begin > _SLOW:
-                    raise TimeoutError(f"{time.process_time() - begin:.1f} s")
+            answer = self._timed(data)
         except Exception as error:
-            sys.settrace(tracer)
+            sys.settrace(before)
             self._found(data, error)
         finally:
-            sys.settrace(tracer)
+            sys.settrace(before)
         self.tally.executions += 1
         self.tally.refused += answer is not None
+        if time.monotonic() - self._saved > 1:
+            self.save()
         kind = "" if answer is None else re.sub(r"[0-9'\"].*", "", answer.rpartition("/")[2])
-        if len(self._coverage.lines) > before or kind not in self._answers:
-            self._answers.add(kind)
-            self._inputs.append(data)
+        if kind in self._answers:
+            return False
+        self._answers.add(kind)
+        return True
+
+    def _timed(self, data: bytes) -> str | None:
+        begin = time.process_time()
+        answer = attempt(self.target.run, data)
+        if time.process_time() - begin > _SLOW:
+            # Once more: the first time may have paid for imports and compilation.
+            begin = time.process_time()
+            attempt(self.target.run, data)
+            if time.process_time() - begin > _SLOW:
+                raise TimeoutError(f"{time.process_time() - begin:.1f} s")
+        return answer
 
     def _found(self, data: bytes, error: BaseException) -> None:
         signature = _signature(error)
@@ -148,19 +141,67 @@ class Campaign:
             said = "".join(traceback.format_exception(error))
             (self._folder / f"{name}.txt").write_text(said, errors="backslashreplace")
 
-    def _save(self, seconds: float) -> None:
-        self.tally.seconds = round(seconds, 1)
-        self.tally.lines = len(self._coverage.lines)
-        self.tally.kept = len(self._inputs)
+    def save(self) -> None:
+        """Write the tally."""
+        self._saved = time.monotonic()
+        self.tally.seconds = round(self._saved - self._begin, 1)
         if self._folder is not None:
             path = self._folder / f"{self.tally.target}.json"
             path.write_text(json.dumps(asdict(self.tally), indent=1))
 
 
-def run_alone(name: str, seconds: float, seed: int, folder: Path) -> None:
-    """A campaign in a process of its own, which an input may end."""
+def sealed(target: Target, data: bytes, random: Random) -> bytes:
+    """The input, mostly with its checksums put right where it has any."""
+    return target.seal(data) if target.seal is not None and random.random() < 0.7 else data
+
+
+class Campaign:
+    """Mutates inputs of a target and keeps what reaches new lines.
+
+    Parameters
+    ----------
+    name, folder
+        As of `Trials`.
+    random
+        What decides.
+    """
+
+    def __init__(self, name: str, random: Random, folder: Path | None = None) -> None:
+        self._random = random
+        self._coverage = Coverage()
+        self._trials = Trials(name, folder, self._coverage)
+        self._inputs: list[bytes] = []
+
+    def run(self, seconds: float = float("inf"), executions: float = float("inf")) -> Tally:
+        """Try the seeds, then mutations, until the time or the number is used up."""
+        begin = time.monotonic()
+        target, tally = self._trials.target, self._trials.tally
+        seeds = target.seeds()
+        for seed in seeds:
+            self._try(seed)
+        while tally.executions < executions and time.monotonic() - begin < seconds:
+            pool = self._inputs or seeds
+            data = mutated(self._random.choice(pool), self._random, pool)
+            self._try(sealed(target, data, self._random))
+        self._trials.save()
+        return tally
+
+    def _try(self, data: bytes) -> None:
+        before = len(self._coverage.lines)
+        if self._trials.is_new(data) or len(self._coverage.lines) > before:
+            self._inputs.append(data)
+        self._trials.tally.reached = len(self._coverage.lines)
+
+
+def limit_process(seconds: float) -> None:
+    """Keep a campaign's process within its memory and its time; warnings count as errors."""
     warnings.simplefilter("error")
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     faulthandler.enable()
     faulthandler.dump_traceback_later(seconds + _HANGS, exit=True)
+
+
+def run_alone(name: str, seconds: float, seed: int, folder: Path) -> None:
+    """A campaign in a process of its own, which an input may end."""
+    limit_process(seconds)
     Campaign(name, Random(seed), folder).run(seconds)

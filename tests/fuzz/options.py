@@ -43,6 +43,9 @@ _ARGUMENTS = {
         *3 * (("left.png", "right.png"),),
         ("left.png", "--volume", "costs.npy"),
         ("left.png", "--volume", "costs.h5"),
+        ("--pairs", "pairs.csv", "--out-dir", "out-many"),
+        ("left.png", "right.png", "--out-dir", "out-many"),
+        ("left.png", "right.png", "--focal", "9", "--baseline", "1"),
         ("left.png",),
         ("left.png", "left.png", "left.png"),
         (),
@@ -58,7 +61,10 @@ _ARGUMENTS = {
     "convert": (("params.npz",), ("model.h5",), ()),
     "synth": (("scenes",), ("left.png",), ()),
 }
-_OUTPUTS = ("output", "report", "color", "plot", "save_volume", "save_volume_crf")
+_OUTPUTS = (
+    "output", "out_dir", "report", "color", "plot", "save_volume", "save_volume_crf", "depth",
+    "ply",
+)  # fmt: skip
 _CODES = (0, EXIT_FAILURE, EXIT_USAGE, EXIT_INCOMPLETE)
 
 
@@ -126,7 +132,11 @@ def _given(option: click.Option, decisions: Decisions) -> list[str]:
     values = [_value(kind, decisions) for kind in kinds]
     # Written files have names of their own, or soon no input would be left.
     if option.name in _OUTPUTS and not decisions.rarely():
-        values = [decisions.chosen(("out.pfm", "out.png", "out.npy", "out.h5", "out"))]
+        values = [
+            decisions.chosen(
+                ("out.pfm", "out.png", "out.npy", "out.h5", "out.ply", "{name}.png", "out")
+            )
+        ]
     return [name, *values]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,7 +15,9 @@ from typing import Any
 import h5py
 import numpy as np
 
+from hybridstereo.batch.lists import listed_pairs
 from hybridstereo.datasets.csvlist import find_samples
+from hybridstereo.depth import point_cloud
 from hybridstereo.errors import StereoError
 from hybridstereo.io.calib import read_calibration
 from hybridstereo.io.camera_files import read_cameras
@@ -26,6 +30,7 @@ from hybridstereo.models.convert import published_model
 from hybridstereo.models.published import read_published_config, read_published_parameters
 from hybridstereo.models.zoo import load_model
 from hybridstereo.remapping import plan_remapping
+from hybridstereo.rig import read_rig
 from hybridstereo.stereo import Stereo
 from hybridstereo.training.run import options_from_config
 from hybridstereo.training.runfolder import RunFolder
@@ -80,7 +85,7 @@ def attempt(run: Callable[[bytes], Any], data: bytes) -> str | None:
 def scratch() -> Path:
     """A folder for the inputs, in memory where there is such a file system."""
     memory = Path("/dev/shm")
-    parent = memory if memory.is_dir() else None
+    parent = memory if memory.is_dir() and "TMPDIR" not in os.environ else None
     keeper = tempfile.TemporaryDirectory(prefix="hstereo-fuzz-", dir=parent)
     _KEPT.append(keeper)
     return Path(keeper.name)
@@ -113,6 +118,16 @@ def _cameras(data: bytes) -> None:
 def _ros_cameras(data: bytes) -> None:
     left = _file("left.yaml", corpus.ros_camera(right=False)[0])
     plan_remapping(read_cameras(left, _file("right.yaml", data)), (W, H))
+
+
+def _rig(data: bytes) -> None:
+    rig = replace(read_rig(_file("cameras", data)), size=None, centre=None)
+    point_cloud(np.ones((H, W), np.float32), rig, np.ones((H, W, 3), np.float32))
+
+
+def _pairs(data: bytes) -> None:
+    for pair in islice(listed_pairs(_file("many.csv", data)), 100):
+        pair.fill("{dir}/{name}{stem:.3}")
 
 
 def _list(data: bytes) -> None:
@@ -304,6 +319,8 @@ TARGETS: dict[str, Target] = {
         for suffix in (".pfm", ".npy", ".tif", ".png")
     },
     "calib": Target(corpus.calibrations, _reads(read_calibration, "calib.txt")),
+    "rig": Target(lambda: [corpus.calibrations()[0], *corpus.kitti_cameras()], _rig),
+    "pairs": Target(corpus.pair_lists, _pairs),
     "cameras-opencv": Target(corpus.opencv_cameras, _cameras),
     "cameras-kitti": Target(corpus.kitti_cameras, _cameras),
     "cameras-ros": Target(corpus.ros_camera, _ros_cameras),

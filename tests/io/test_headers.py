@@ -51,6 +51,11 @@ FILES = {
     "pgm": encoded(".pgm", GREY),
     "pgm with comments": b"P5 #one\n # two\r5 #three\n3 255\n" + bytes(15),
     "pgm as text": b"P2 5 3 255\n" + b"0 " * 15,
+    "webp": encoded(".webp", GREY, cv2.IMWRITE_WEBP_QUALITY, 80),
+    "lossless webp": encoded(".webp", GREY, cv2.IMWRITE_WEBP_QUALITY, 101),
+    "webp with alpha": encoded(
+        ".webp", np.zeros((3, 5, 4), np.uint8), cv2.IMWRITE_WEBP_QUALITY, 80
+    ),
     "pbm": b"P4 5 3\n" + bytes(3),
     "pbm as text": b"P1 5 3\n" + b"0 " * 15,
 }
@@ -151,3 +156,23 @@ def test_a_jpeg_of_too_many_scans():
     scan = data[data.rindex(b"\xff\xda") : -2]
     assert image_header(data) is not None
     assert image_header(data[:-2] + 300 * scan + data[-2:]) is None
+
+
+def test_webp_that_is_no_single_image():
+    animated = bytearray(FILES["webp"])
+    animated[12:16] = b"VP8X"
+    animated[20] = 0x02
+    assert image_header(bytes(animated)) is None
+    animated[12:16] = b"ALPH"
+    assert image_header(bytes(animated)) is None
+    for kind in ("webp", "lossless webp"):
+        wrong = bytearray(FILES[kind])
+        wrong[20:26] = bytes(6)
+        assert image_header(bytes(wrong)) is None
+
+
+def test_extended_webp_states_its_canvas():
+    canvas = struct.pack("<IHBHB", 0, 4, 0, 2, 0)
+    body = b"WEBPVP8X" + struct.pack("<I", len(canvas)) + canvas
+    header = image_header(b"RIFF" + struct.pack("<I", len(body)) + body)
+    assert (header.width, header.height) == (5, 3)

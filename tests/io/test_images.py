@@ -105,6 +105,13 @@ def test_lossless_colour_formats_are_exact(tmp_path, photo, suffix):
     np.testing.assert_array_equal(image, photo.astype(np.float32) / np.float32(255))
 
 
+@pytest.mark.parametrize(("quality", "error"), [(80, 0.03), (101, 1e-6)])
+def test_webp(tmp_path, photo, quality, error):
+    _, data = cv2.imencode(".webp", photo[..., ::-1], [cv2.IMWRITE_WEBP_QUALITY, quality])
+    (tmp_path / "left.webp").write_bytes(bytes(data))
+    assert np.abs(read_image(tmp_path / "left.webp") - photo / 255).mean() < error
+
+
 def test_jpeg(tmp_path, photo):
     (tmp_path / "left.jpg").write_bytes(encode(".jpg", photo[..., ::-1]))
     image = read_image(tmp_path / "left.jpg")
@@ -264,6 +271,12 @@ def test_formats_that_are_not_for_cameras_are_refused(suffix):
     assert cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) is not None
     with pytest.raises(InputError, match="left is not an image that can be read"):
         decode_image(data, "left")
+
+
+@pytest.mark.parametrize("removed", [1, 12, 30])
+def test_webp_cut_short(photo, removed):
+    with pytest.raises(InputError, match="damaged or cut short"):
+        decode_image(encode(".webp", photo)[:-removed], "left")
 
 
 @pytest.mark.parametrize("removed", [1, 12, 100])

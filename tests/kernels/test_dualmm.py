@@ -60,6 +60,63 @@ def test_row_labels_take_the_lowest_label_on_ties(backend):
     np.testing.assert_array_equal(row_labels, 1)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 5), (1, 17, 8), (23, 1, 4), (7, 12, 9)])
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_given_costs_are_the_start_and_then_those_of_the_last_column_sweep(
+    backend, rng, shape, iterations
+):
+    f, wx, wy = problem(rng, *shape, np.float64)
+    start = f + 0.3 * rng.standard_normal(shape)
+    costs = start.copy()
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, iterations, costs=costs)
+    expected, expected_bounds = naive.dual_mm(f, wx, wy, P1, P2, iterations, start)
+    np.testing.assert_allclose(minorant, expected, atol=1e-13)
+    assert bounds[0] == -np.inf
+    np.testing.assert_allclose(bounds[1:], expected_bounds[1:], rtol=1e-12)
+    # What the columns hand to the rows of a next iteration is f - costs + minorant.
+    more, _ = naive.dual_mm(f, wx, wy, P1, P2, 1, f - costs + minorant)
+    longer, _ = naive.dual_mm(f, wx, wy, P1, P2, iterations + 1, start)
+    np.testing.assert_allclose(more, longer, atol=1e-12)
+
+
+def test_starting_with_f_is_no_start_at_all(backend, rng):
+    f, wx, wy = problem(rng, 3, 5, 4)
+    costs = np.full_like(f, np.nan)
+    backend.carry_into(costs, f, costs.copy(), 0.0)
+    np.testing.assert_array_equal(costs, f)
+    warm, bounds = backend.dual_mm(f, wx, wy, P1, P2, 2, costs=costs)
+    cold, cold_bounds = backend.dual_mm(f, wx, wy, P1, P2, 2)
+    np.testing.assert_allclose(warm, cold, atol=1e-6)
+    np.testing.assert_allclose(bounds[1:], cold_bounds[1:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_of_any_start_is_below_the_optimum(backend, seed):
+    """Also where edge weights have changed since, so that the columns owe the rows something."""
+    rng = np.random.default_rng(seed)
+    f, wx, wy = problem(rng, 2, 4, 3, np.float64)
+    costs = 3 * rng.standard_normal(f.shape)
+    _, optimum = naive.brute_force_map(f, wx, wy, P1, P2)
+    _, bounds = backend.dual_mm(f, wx, wy, P1, P2, 20, costs=costs)
+    assert bounds.max() <= optimum + 1e-12
+    assert np.diff(bounds[1:]).min() >= -1e-12
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_costs_carried_over_go_on_where_the_last_run_ended(backend, rng, share):
+    f, wx, wy = problem(rng, 3, 5, 3)
+    costs = f.copy()
+    minorant, bounds = backend.dual_mm(f, wx, wy, P1, P2, 3, costs=costs)
+    expected = f + share * (minorant - costs)
+    backend.carry_into(costs, f, minorant, share)
+    np.testing.assert_allclose(costs, expected, atol=1e-6)
+    if share == 1.0:
+        _, further = backend.dual_mm(f, wx, wy, P1, P2, 1, costs=costs)
+        _, at_once = backend.dual_mm(f, wx, wy, P1, P2, 4)
+        assert further[-1] == pytest.approx(at_once[-1], rel=1e-6)
+        assert further[-1] >= bounds[-1] - 1e-6
+
+
 def test_input_volume_is_left_alone(backend, rng):
     f, wx, wy = problem(rng, 4, 5, 6)
     before = f.copy()

@@ -242,8 +242,9 @@ def test_bad_truth_of_a_validation_pair_fails_before_the_first_step(options, tmp
     with pytest.raises(InputError, match="No validation pair has a pixel whose truth is known"):
         train(chosen, tmp_path / "run")
     (copied / "scene_0001" / "im1.png").write_bytes(b"not an image")
-    with pytest.raises(InputError, match=r"scene_0001/im1\.png does not begin like"):
-        train(chosen, tmp_path / "run")
+    for kept in (chosen, replace(chosen, val_scenes=(), test_scenes=("scene_0001",))):
+        with pytest.raises(InputError, match=r"scene_0001/im1\.png does not begin like"):
+            train(kept, tmp_path / "run")
 
 
 def test_stage_joint_of_a_model_with_a_pairwise_cnn(options, tmp_path):

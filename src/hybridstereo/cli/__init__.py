@@ -6,17 +6,34 @@ and an exit code.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
 from .. import __version__
 from ..errors import StereoError
-from . import bench, cache, check, convert, evaluate, infer, info, rectify, synth, train
+from . import (
+    bench,
+    cache,
+    check,
+    completion,
+    config,
+    convert,
+    evaluate,
+    infer,
+    info,
+    rectify,
+    stream,
+    synth,
+    train,
+)
+from .completion import complete_files
+from .examples import add_examples
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
+from .settings import check_settings, closest, load_settings
+from .standard_streams import messages_may_fail, settle
 from .text import with_flags
 
 __all__ = ["EXIT_FAILURE", "EXIT_INCOMPLETE", "EXIT_INTERRUPTED", "EXIT_USAGE", "cli", "main"]
@@ -51,6 +68,16 @@ class _Commands(click.Group):
             command = self.commands[str(ctx.invoked_subcommand)]
             raise _Failure(with_flags(message, command)) from error
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; of a misspelt one, say which was meant."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"There is no command '{args[0]}'. {closest(args[0], self.commands)}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
 
 @click.group(
     cls=_Commands,
@@ -62,12 +89,24 @@ class _Commands(click.Group):
     epilog="Example: hstereo infer left.png right.png",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="hstereo")
-def cli() -> None:
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help="TOML file with defaults of options; see 'hstereo config'.  [default: the user's own]",
+)
+@click.pass_context
+def cli(ctx: click.Context, config_file: str | None) -> None:
     """Dense stereo with hybrid CNN-CRF models: two rectified images in, a disparity map out."""
+    name = str(ctx.invoked_subcommand)
+    settings = load_settings(cli.commands, config_file)
+    check_settings(settings, name, cli.commands[name])
+    ctx.obj, ctx.default_map = settings, settings.default_map()
 
 
 for _command in (
     infer.infer,
+    stream.stream,
     check.check,
     rectify.rectify,
     convert.convert,
@@ -77,15 +116,20 @@ for _command in (
     bench.bench,
     info.info,
     cache.cache,
+    config.config,
+    completion.completion,
 ):
     cli.add_command(_command)
+    complete_files(_command)
+    add_examples(str(_command.name), _command)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
-    code = _run(arguments)
-    _settle(sys.stdout)
-    _settle(sys.stderr)
+    with messages_may_fail():
+        code = _run(arguments)
+    settle(sys.stdout)
+    settle(sys.stderr)
     sys.exit(code)
 
 
@@ -116,13 +160,3 @@ def _explain(error: OSError) -> str:
         return f"{error.filename}: {reason}."
     # Standard output has no name; other files are written by those who know theirs.
     return f"The output cannot be written: {reason}."
-
-
-def _settle(stream: TextIO | None) -> None:
-    """Let go of what a stream cannot write: Python would try again, and complain, at exit."""
-    if stream is None:
-        return
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -30,7 +30,6 @@ def check(
     right: str,
     as_json: bool,
     strict: bool,
-    max_pixels: int,
     device: str,
     threads: int | None,
 ) -> None:
@@ -45,7 +44,7 @@ def check(
     from ..stereo import Stereo
     from .infer import infer
 
-    pair = read_pair(left, right, max_pixels)
+    pair = read_pair(left, right)
     findings = Stereo(SCOUT_MODEL, device, threads).check(*pair)
     if as_json:
         height, width, _ = pair[0].shape

@@ -16,6 +16,7 @@ from .options import (
     announce_device,
     device_option,
     iterations_option,
+    max_pixels_option,
     number_type,
     refine_option,
     threads_option,
@@ -165,6 +166,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per scene and method.")
 @click.option("--report", metavar="DIR", help="Also write an HTML page with pictures into DIR.")
+@max_pixels_option
 @device_option
 @threads_option
 @click.pass_context

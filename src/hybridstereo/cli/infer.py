@@ -15,13 +15,14 @@ import click
 from ..errors import InputError
 from ..limits import DISPARITY, FACTOR, STEP
 from .check import finding_reports, tell_findings
+from .infer_depth import DepthRequest, depth_options, rig_report
+from .infer_pairs import many_pairs
 from .infer_report import infer_report, tell_range
 from .infer_views import (
     ViewOptions,
     results_of_views,
     right_name,
     view_options,
-    views_report,
     write_views,
 )
 from .options import (
@@ -56,7 +57,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
 @click.command(short_help="Compute the disparity map of a rectified pair.")
-@click.argument("left")
+@click.argument("left", required=False)
 @click.argument("right", required=False)
 @click.option(
     "-o",
@@ -104,12 +105,6 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     type=number_type(STEP),
     metavar="S",
     help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
-)
-@click.option(
-    "--calib",
-    metavar="FILE",
-    help="Middlebury's calib.txt of the pair: with --disparities auto, its range (vmin and vmax, "
-    "else ndisp) is searched.",
 )
 @click.option(
     "--paper-labels",
@@ -172,6 +167,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option(
     "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
 )
+@many_pairs
+@depth_options
 @max_pixels_option
 @device_option
 @threads_option
@@ -179,7 +176,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory.",
+    help="Print one JSON object: files, labels, energy, lower bounds, seconds, memory; for many "
+    "pairs one line for each.",
 )
 def infer(
     left: str,
@@ -188,7 +186,7 @@ def infer(
     color: str | None,
     color_range: tuple[float, float] | None,
     model: str,
-    calib: str | None,
+    depth_request: DepthRequest,
     view: str,
     confidence: str | None,
     valid: str | None,
@@ -203,7 +201,6 @@ def infer(
     volume_scale: float,
     save_volume: str | None,
     save_volume_crf: str | None,
-    max_pixels: int,
     device: str,
     threads: int | None,
     as_json: bool,
@@ -213,7 +210,11 @@ def infer(
 
     Left pixel x matches right pixel x - d. --view right gives the map of the RIGHT image. LEFT or
     RIGHT may be '-' to read that image from standard input. Images may be 8 or 16 bit, or floating
-    point in [0, 1]; grey or colour; PNG, JPEG, TIFF, BMP, PPM or PGM.
+    point in [0, 1]; grey or colour; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM.
+
+    With --out-dir, many pairs: LEFT and RIGHT are two folders, or two patterns in quotes
+    ('left/*.png' 'right/*.png'), or --pairs says where the pairs are. A pair that fails is
+    reported, the others go on, and the exit code is 3.
 
     The names of the written files go to standard output, everything else to standard error.
     """
@@ -241,16 +242,20 @@ def infer(
     from ..options import MatchOptions
     from ..stereo import Stereo
 
-    views.check(output, volume)
+    views.check(output, volume, depth_request.ply)
     maps = [path for path in (output, color) if path is not None]
     if view == "both":
         maps += [right_name(path) for path in maps]
     _check_outputs(output, color, save_volume, save_volume_crf)
-    paths = (*maps, *views.outputs, save_volume, save_volume_crf)
-    check_distinct(inputs=(left, right, calib, volume), outputs=paths)
+    depth_request.check_outputs()
+    paths = (
+        *(*maps, *views.outputs),
+        *(save_volume, save_volume_crf, *depth_request.outputs),
+    )
+    check_distinct(inputs=(left, right, volume, *depth_request.inputs), outputs=paths)
     stereo = Stereo(model, device, threads)
     announce_device(device)
-    settings = MatchOptions(**options)
+    settings = MatchOptions(**options, **views.matching)
     method = str(settings.resolved(stereo.model.config).method)
     if save_volume_crf is not None and method != "crf":
         raise InputError(
@@ -264,17 +269,16 @@ def infer(
         clock = StageClock(show)
         if volume is None:
             show("reading")
-            pair = read_pair(left, str(right), max_pixels)
+            pair = read_pair(left, str(right))
+            image = pair[0]
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             if check:
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
-            chosen = {name: getattr(settings, name) for name in options}
-            if calib is not None and settings.disparities == "auto":
-                chosen = _calibrated(calib, stereo, settings)
             result = stereo.match(
                 *pair,
-                **{**chosen, **views.matching},
+                **depth_request.match_arguments(stereo, settings),
                 rectify=rectify,
                 scale=_SCALES[scale],
                 max_memory=max_memory,
@@ -286,7 +290,8 @@ def infer(
             )
         else:
             show("reading")
-            image = read_image(left, max_pixels)
+            image = read_image(left)
+            rig = depth_request.read_rig(image.shape[1], image.shape[0])
             result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
     result = replace(result, seconds={**clock.seconds, **result.seconds})
     if result.rectification is not None:
@@ -294,6 +299,7 @@ def infer(
     replaced = [path for path in paths if path is not None and path != "-" and os.path.exists(path)]
     outputs = _write_maps(result, output, color, color_range)
     outputs |= write_views(result, views)
+    outputs |= depth_request.write(result, rig, image)
     for name, path, values in (
         ("volume", save_volume, result.costs),
         ("volume_crf", save_volume_crf, result.minorant),
@@ -307,8 +313,8 @@ def infer(
         click.echo(f"hstereo: {path} was there already and has been replaced", err=True)
     if as_json:
         report = infer_report(stereo, result, model, method, outputs)
-        report |= views_report(result)
         report["check"] = None if findings is None else finding_reports(findings)
+        report["rig"] = rig_report(rig)
         click.echo(json.dumps(report))
     else:
         for path in outputs.values():
@@ -342,31 +348,6 @@ def _check_outputs(output: str, color: str | None, *volumes: str | None) -> None
     for path in volumes:
         if path is not None:
             check_volume_output(path)
-
-
-def _calibrated(calib: str, stereo: Stereo, settings: MatchOptions) -> dict[str, Any]:
-    """The arguments of `Stereo.match` with the range that a calibration file states."""
-    from ..io.calib import read_calibration
-    from ..labels import LabelRange, labels_for
-
-    stated = read_calibration(calib).disparity_range
-    if stated is None:
-        raise InputError(
-            f"{calib} states no disparity range",
-            "Leave out `calib`, or add a line such as ndisp=64 to the file",
-        )
-    labels = labels_for(
-        stereo.model.config.label_range,
-        min_disparity=settings.min_disparity,
-        step=settings.step,
-        paper_labels=settings.paper_labels,
-        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
-    )
-    click.echo(
-        f"hstereo: disparities {labels.minimum:g} to {labels.maximum:g}, from {calib}", err=True
-    )
-    others = {name: getattr(settings, name) for name in ("iterations", "method", "refine")}
-    return {"labels": labels, **others}
 
 
 def _optimise(

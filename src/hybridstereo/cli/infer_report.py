@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..stereo import Stereo
 
 # Of the pixels on the first or last label: above this the user hears of it.
-_MANY_AT_ENDS = 0.01
+MANY_AT_ENDS = 0.01
 
 
 def tell_range(result: StereoResult) -> None:
@@ -26,7 +26,7 @@ def tell_range(result: StereoResult) -> None:
             "model's default. If that is wrong, give --disparities and --min-disparity.",
             err=True,
         )
-    if result.at_range_ends > _MANY_AT_ENDS:
+    if result.at_range_ends > MANY_AT_ENDS:
         click.echo(
             f"hstereo: {100 * result.at_range_ends:.1f} % of the pixels have the first or the last "
             f"disparity of {labels}: the range may be too short. Give more --disparities, or "
@@ -42,6 +42,7 @@ def infer_report(
     from ..kernels import max_threads
     from ..memory import inference_memory
     from ..system import peak_memory
+    from .infer_views import views_report
 
     height, width = result.disparity.shape
     label_range = result.label_range
@@ -62,6 +63,7 @@ def infer_report(
             "from": result.range_from,
             "at_ends": result.at_range_ends,
         },
+        **views_report(result),
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
         "strips": result.strips,
         "energy": result.energy,

@@ -83,7 +83,7 @@ class ViewOptions:
             "fill": self.fill,
         }
 
-    def check(self, output: str, volume: str | None) -> None:
+    def check(self, output: str, volume: str | None, ply: str | None) -> None:
         """Refuse what can be refused before the work."""
         from ..io.confidence import check_confidence_output, check_validity_output
 
@@ -93,10 +93,28 @@ class ViewOptions:
             )
         if self.view == "both" and output == "-":
             raise click.UsageError("Standard output takes one map; write --view both to a file.")
+        self._check_points(ply)
         if self.confidence is not None:
             check_confidence_output(self.confidence)
         if self.valid is not None:
             check_validity_output(self.valid)
+
+    def check_many(self, ply: str | None) -> None:
+        """The same for many pairs, whose files are checked elsewhere."""
+        if self.view == "both":
+            raise click.UsageError(
+                "--view both is for one pair; match them twice, with --view left and --view right."
+            )
+        self._check_points(ply)
+
+    def _check_points(self, ply: str | None) -> None:
+        if self.view == "right" and ply is not None:
+            raise click.UsageError("--ply shows what the left camera sees: leave out --view right.")
+
+
+def asked_views(params: dict[str, Any]) -> ViewOptions:
+    """What the parameters of a command say about the views."""
+    return ViewOptions(**{field.name: params[field.name] for field in fields(ViewOptions)})
 
 
 def view_options(command: Command) -> Command:

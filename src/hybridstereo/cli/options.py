@@ -8,7 +8,17 @@ from typing import Any
 
 import click
 
-from ..limits import DISPARITY, ITERATIONS, LABELS, MAX_PIXELS, PIXELS, THREADS, Limits
+from ..limits import (
+    CAMERA_NUMBER,
+    DISPARITY,
+    ITERATIONS,
+    LABELS,
+    MAX_PIXELS,
+    PIXELS,
+    THREADS,
+    Limits,
+    allow_pixels,
+)
 
 
 class FiniteRange(click.FloatRange):
@@ -42,6 +52,8 @@ class DeviceName(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse names that no device has."""
+        if ctx is not None and ctx.resilient_parsing:  # a shell completes: nothing is run
+            return str(value)
         from ..kernels import is_device
 
         if not is_device(value):
@@ -138,13 +150,23 @@ iterations_option = click.option(
     metavar="N",
     help="Iterations of the CRF solver.  [default: the model's, usually 5]",
 )
+
+
+def _allow_pixels(context: click.Context, option: click.Parameter, most: int) -> None:
+    context.with_resource(allow_pixels(most))
+
+
 max_pixels_option = click.option(
     "--max-pixels",
     type=number_type(PIXELS),
     default=MAX_PIXELS,
     metavar="N",
+    # For all readers, until the command ends; the command itself need not pass it on.
+    expose_value=False,
+    callback=_allow_pixels,
     help="Refuse an image whose header states more, before it is decoded.",
 )
+"""Belongs to every command that reads images, maps or masks."""
 refine_option = click.option(
     "--refine/--no-refine",
     default=None,
@@ -166,3 +188,28 @@ class CommaSeparated(click.ParamType):
         if isinstance(value, tuple):  # a default
             return value
         return tuple(self.item.convert(part.strip(), param, ctx) for part in value.split(","))
+
+
+class _CameraNumbers(CommaSeparated):
+    """Two numbers, such as ``2,3``."""
+
+    def __init__(self) -> None:
+        super().__init__(number_type(CAMERA_NUMBER))
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Any, ...]:
+        """Refuse more and fewer than two."""
+        numbers = super().convert(value, param, ctx)
+        if len(numbers) != 2 or numbers[0] == numbers[1]:
+            self.fail(f"'{value}' is not two different numbers, such as 2,3", param, ctx)
+        return numbers
+
+
+camera_numbers_option = click.option(
+    "--cameras",
+    type=_CameraNumbers(),
+    metavar="L,R",
+    help="Which cameras of the file took LEFT and RIGHT, for example 0,1 for KITTI's grey ones.  "
+    "[default: 2,3 of KITTI's files, 1,2 of others]",
+)

@@ -7,24 +7,8 @@ from typing import Any
 
 import click
 
-from ..limits import CAMERA_NUMBER, SHARE
-from .options import CommaSeparated, max_pixels_option, number_type
-
-
-class _CameraNumbers(CommaSeparated):
-    """Two numbers, such as ``2,3``."""
-
-    def __init__(self) -> None:
-        super().__init__(number_type(CAMERA_NUMBER))
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[Any, ...]:
-        """Refuse more and fewer than two."""
-        numbers = super().convert(value, param, ctx)
-        if len(numbers) != 2 or numbers[0] == numbers[1]:
-            self.fail(f"'{value}' is not two different numbers, such as 2,3", param, ctx)
-        return numbers
+from ..limits import SHARE
+from .options import camera_numbers_option, max_pixels_option, number_type
 
 
 @click.command(short_help="Rectify a pair: bring its rows in line.")
@@ -45,13 +29,7 @@ class _CameraNumbers(CommaSeparated):
     "extrinsics.yml), KITTI's calib_cam_to_cam.txt, or ROS's camera_info of the left camera.",
 )
 @click.option("--calib-right", metavar="FILE", help="ROS's camera_info of the right camera.")
-@click.option(
-    "--cameras",
-    type=_CameraNumbers(),
-    metavar="L,R",
-    help="Which cameras of the file took LEFT and RIGHT, for example 0,1 for KITTI's grey ones.  "
-    "[default: 2,3 of KITTI's files, 1,2 of others]",
-)
+@camera_numbers_option
 @click.option(
     "--alpha",
     type=number_type(SHARE),

@@ -10,7 +10,14 @@ import click
 
 from ..limits import SIDE, TRAINING
 from .exits import EXIT_SIGNALLED
-from .options import CommaSeparated, announce_device, device_option, number_type, threads_option
+from .options import (
+    CommaSeparated,
+    announce_device,
+    device_option,
+    max_pixels_option,
+    number_type,
+    threads_option,
+)
 from .progress import Progress
 
 
@@ -216,6 +223,7 @@ class _Size(click.ParamType):
     default=2.0,
     help="Memory for decoded images.",
 )
+@max_pixels_option
 @device_option
 @threads_option
 @click.pass_context

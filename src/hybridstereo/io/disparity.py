@@ -23,7 +23,6 @@ from hybridstereo.io.files import is_standard_stream, read_bytes, source_name
 from hybridstereo.io.images import byte_limit, check_pixel_count, decode_pixels, encode_pixels
 from hybridstereo.io.npy import read_npy_header
 from hybridstereo.io.pixels import Pixels
-from hybridstereo.limits import MAX_PIXELS
 
 _KITTI_SCALE = 256
 _ANY_VALUE = "Write .pfm, .npy or .tif, which hold any disparity"
@@ -124,7 +123,7 @@ def write_disparity(path: str | Path, disparity: NDArray[np.floating]) -> None:
     _write_bytes(path, encode(_normalised(disparity), str(path)))
 
 
-def read_disparity(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
+def read_disparity(path: str | Path, max_pixels: int | None = None) -> NDArray[np.float32]:
     """Read a disparity map; the suffix tells the format.
 
     Parameters
@@ -133,7 +132,7 @@ def read_disparity(path: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np
         A PFM, 16-bit PNG (KITTI), NPY or floating-point TIFF file, or ``-`` for a PFM file on
         standard input.
     max_pixels
-        A map whose header states more is refused, and not decoded.
+        A map whose header states more is refused, and not decoded; None: as for `decode_pixels`.
 
     Returns
     -------
@@ -168,7 +167,7 @@ def _write_bytes(path: str | Path, data: bytes) -> None:
             temporary.write_bytes(data)
         return
     try:
-        _write_all(sys.stdout.buffer, data)
+        write_all(sys.stdout.buffer, data)
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         # The interpreter flushes once more when it exits and would complain about it.
@@ -178,7 +177,7 @@ def _write_bytes(path: str | Path, data: bytes) -> None:
         raise OutputError(f"standard output cannot be written: {error.strerror}") from error
 
 
-def _write_all(stream: BinaryIO, data: bytes) -> None:
+def write_all(stream: BinaryIO, data: bytes) -> None:
     """Write everything: an unbuffered stream (PYTHONUNBUFFERED) may accept only a part at once."""
     rest = memoryview(data)
     while rest:
@@ -190,7 +189,7 @@ def _encode_pfm(disparity: NDArray[np.float32], name: str) -> bytes:
     return b"Pf\n%d %d\n-1.0\n" % (width, height) + disparity[::-1].astype("<f4").tobytes()
 
 
-def _decode_pfm(data: bytes, name: str, max_pixels: int) -> Pixels:
+def _decode_pfm(data: bytes, name: str, max_pixels: int | None) -> Pixels:
     header = _PFM_HEADER.match(data)
     if header is None:
         raise InputError(f"{name} has no valid PFM header", hint=_WRITE_AGAIN)
@@ -210,25 +209,37 @@ def _decode_pfm(data: bytes, name: str, max_pixels: int) -> Pixels:
     return _array_from(data[header.end() :], shape, dtype, name)[::-1]
 
 
-def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
+def sixteen_bit(disparity: NDArray[np.float32], name: str) -> NDArray[np.uint16]:
+    """KITTI's 16-bit numbers: 256 times the disparity, fraction cut off; 0 is invalid.
+
+    Raises
+    ------
+    OutputError
+        If a disparity is negative, or 256 and more; ``name`` is that of the output.
+
+    """
     scaled = np.where(np.isfinite(disparity), disparity, np.float32(0)) * np.float64(_KITTI_SCALE)
     if scaled.min() < 0:
         raise OutputError(
             f"{name} cannot hold negative disparities (the lowest is "
-            f"{scaled.min() / _KITTI_SCALE:g}): a 16-bit PNG has no sign",
+            f"{scaled.min() / _KITTI_SCALE:g}): 16 bits have no sign",
             hint=_ANY_VALUE,
         )
     if scaled.max() >= np.iinfo(np.uint16).max + 1:
         raise OutputError(
             f"{name} cannot hold disparities of 256 and more (the highest is "
-            f"{scaled.max() / _KITTI_SCALE:g}): a 16-bit PNG stores 256 times the disparity",
+            f"{scaled.max() / _KITTI_SCALE:g}): 16 bits store 256 times the disparity",
             hint=_ANY_VALUE,
         )
     stored = np.where(np.isfinite(disparity), np.maximum(scaled, 1.0), 0.0)
-    return encode_pixels(stored.astype(np.uint16), ".png", name)
+    return stored.astype(np.uint16)
 
 
-def _decode_png(data: bytes, name: str, max_pixels: int) -> Pixels:
+def _encode_png(disparity: NDArray[np.float32], name: str) -> bytes:
+    return encode_pixels(sixteen_bit(disparity, name), ".png", name)
+
+
+def _decode_png(data: bytes, name: str, max_pixels: int | None) -> Pixels:
     stored = decode_pixels(data, name, max_pixels)
     if stored.ndim != 2 or stored.dtype != np.uint16:
         raise InputError(
@@ -245,7 +256,7 @@ def _encode_npy(disparity: NDArray[np.float32], name: str) -> bytes:
     return stream.getvalue()
 
 
-def _decode_npy(data: bytes, name: str, max_pixels: int) -> Pixels:
+def _decode_npy(data: bytes, name: str, max_pixels: int | None) -> Pixels:
     stream = io.BytesIO(data)
     shape, columns_first, dtype = read_npy_header(stream, name)
     if len(shape) != 2 or dtype.kind not in "fiu":
@@ -264,7 +275,7 @@ def _encode_tiff(disparity: NDArray[np.float32], name: str) -> bytes:
     return encode_pixels(disparity, ".tiff", name)
 
 
-def _decode_tiff(data: bytes, name: str, max_pixels: int) -> Pixels:
+def _decode_tiff(data: bytes, name: str, max_pixels: int | None) -> Pixels:
     stored = decode_pixels(data, name, max_pixels)
     if stored.ndim != 2 or not np.issubdtype(stored.dtype, np.floating):
         raise InputError(
@@ -301,7 +312,7 @@ _ENCODERS: dict[str, Callable[[NDArray[np.float32], str], bytes]] = {
 MAP_SUFFIXES = tuple(_ENCODERS)
 """The suffixes of disparity maps, each of which names a format."""
 
-_DECODERS: dict[str, Callable[[bytes, str, int], Pixels]] = {
+_DECODERS: dict[str, Callable[[bytes, str, int | None], Pixels]] = {
     ".pfm": _decode_pfm,
     ".png": _decode_png,
     ".npy": _decode_npy,

@@ -119,6 +119,8 @@ def explained(
     path: str | os.PathLike[str], failure: OSError | ValueError, error: type[StereoError]
 ) -> StereoError:
     """What the operating system says about a file that cannot be read, as an error of ours."""
+    if not os.fspath(path):
+        return error("the name of a file is empty", hint="Give the name of a file")
     if isinstance(failure, FileNotFoundError):
         return error(f"{path} does not exist", hint="Check the spelling and the folder")
     if isinstance(failure, PermissionError):

@@ -22,6 +22,7 @@ _FORMATS = (
     (re.compile(rb"II[*+]\0|MM\0[*+]"), "TIFF"),
     (re.compile(rb"BM"), "BMP"),
     (re.compile(rb"P[1-6]\s"), "PPM or PGM"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "WebP"),
 )
 # A JPEG marker that is neither stuffing (FF00), nor filling (FFFF), nor one without a length field.
 _JPEG_MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]")
@@ -35,6 +36,10 @@ _PNM_SIZE = re.compile(rb"P[1-6]" + (_PNM_GAP + rb"(\d{1,9})") * 2 + rb"[\s#]")
 _PNM_MAXIMUM = re.compile(rb"P(?P<kind>[2356])" + (_PNM_GAP + rb"(\d{1,9})") * 3)
 
 _BMP_CORE_HEADER, _BMP_LEAST_HEADER = 12, 36
+
+_WEBP_KEY_FRAME, _WEBP_LOSSLESS = b"\x9d\x01\x2a", 0x2F  # what images of either kind begin with
+_WEBP_ANIMATED = 0x02
+_WEBP_SIDE = 0x3FFF  # 14 bits
 
 _TIFF_BYTES = {1: 1, 3: 2, 4: 4, 16: 8}  # of unsigned integers, by their type
 _TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_TILE_WIDTH, _TIFF_TILE_HEIGHT = 256, 257, 322, 323
@@ -66,8 +71,8 @@ def image_format(data: bytes) -> str | None:
 def image_header(data: bytes) -> Header | None:
     """The size that a file of a known format states; None if its header is damaged.
 
-    A PNG or JPEG file must also reach its end: some versions of OpenCV fill the missing rest with
-    grey and report success.
+    A PNG, JPEG or WebP file must also reach its end: some versions of OpenCV fill the missing rest
+    with grey and report success.
     """
     readers = {
         "PNG": _png_size,
@@ -75,6 +80,7 @@ def image_header(data: bytes) -> Header | None:
         "TIFF": _tiff_size,
         "BMP": _bmp_size,
         "PPM or PGM": _pnm_size,
+        "WebP": _webp_size,
     }
     try:
         read = readers.get(image_format(data) or "")
@@ -181,3 +187,28 @@ def _bmp_size(data: bytes) -> tuple[int, ...] | None:
 def _pnm_size(data: bytes) -> tuple[int, ...] | None:
     size = _PNM_SIZE.match(data)
     return None if size is None else (int(size[1]), int(size[2]))
+
+
+def _webp_size(data: bytes) -> tuple[int, ...] | None:
+    """The size that the first chunk states: lossy, lossless, or extended but not animated."""
+    (length,) = struct.unpack_from("<I", data, 4)
+    if length + 8 > len(data):
+        return None
+    kind, start = data[12:16], 20
+    if kind == b"VP8 ":
+        if data[start + 3 : start + 6] != _WEBP_KEY_FRAME:
+            return None
+        width, height = struct.unpack_from("<HH", data, start + 6)
+        return width & _WEBP_SIDE, height & _WEBP_SIDE
+    if kind == b"VP8L":
+        signature, packed = struct.unpack_from("<BI", data, start)
+        if signature != _WEBP_LOSSLESS:
+            return None
+        return (packed & _WEBP_SIDE) + 1, (packed >> 14 & _WEBP_SIDE) + 1
+    if kind == b"VP8X":
+        (flags,) = struct.unpack_from("<B", data, start)
+        sides = struct.unpack_from("<HBHB", data, start + 4)
+        if flags & _WEBP_ANIMATED:
+            return None
+        return (sides[0] | sides[1] << 16) + 1, (sides[2] | sides[3] << 16) + 1
+    return None

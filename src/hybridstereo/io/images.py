@@ -16,7 +16,7 @@ from hybridstereo.io.atomic import atomic_write, check_writable
 from hybridstereo.io.files import COPY_AGAIN, is_standard_stream, read_bytes, source_name
 from hybridstereo.io.headers import image_format, image_header, pnm_maximum
 from hybridstereo.io.pixels import Pixels, check_same_size, size_text, to_rgb, to_unit
-from hybridstereo.limits import MAX_PIXELS, PIXELS
+from hybridstereo.limits import pixel_limit
 from hybridstereo.opencv import cv2
 
 # Four channels of float64, or three numbers of a PPM file as text: no pixel takes more.
@@ -24,21 +24,22 @@ _MOST_BYTES_PER_PIXEL = 32
 _MOST_HEADER_BYTES = 1 << 24  # colour profiles, thumbnails, comments
 
 
-def byte_limit(max_pixels: int) -> int:
-    """The size of the largest file that can hold so many pixels."""
-    return _MOST_BYTES_PER_PIXEL * max_pixels + _MOST_HEADER_BYTES
+def byte_limit(max_pixels: int | None) -> int:
+    """The size of the largest file that can hold so many pixels; None: as many as are allowed."""
+    return _MOST_BYTES_PER_PIXEL * pixel_limit(max_pixels) + _MOST_HEADER_BYTES
 
 
-def check_pixel_count(width: int, height: int, max_pixels: int, name: str) -> None:
+def check_pixel_count(width: int, height: int, max_pixels: int | None, name: str) -> None:
     """Refuse a size that a header states, before there is an array of that size."""
-    if width * height > max_pixels:
+    limit = pixel_limit(max_pixels)
+    if width * height > limit:
         raise InputError(
-            f"{name} states {width}x{height} pixels, more than the {max_pixels} that are read",
+            f"{name} states {width}x{height} pixels, more than the {limit} that are read",
             hint="Use a smaller one, or allow more with `max_pixels`",
         )
 
 
-def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixels:
+def decode_pixels(data: bytes, name: str, max_pixels: int | None = None) -> Pixels:
     """Decode an image file to the numbers that are stored in it.
 
     Orientation tags (EXIF) are deliberately not followed. Rectification and calibration refer to
@@ -52,7 +53,8 @@ def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixel
     name
         What to call the file in an error message.
     max_pixels
-        An image whose header states more is refused, and not decoded.
+        An image whose header states more is refused, and not decoded; None: what
+        `hybridstereo.limits.allow_pixels` says, 100 million by default.
 
     Returns
     -------
@@ -71,17 +73,17 @@ def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixel
     if file_format is None:
         raise InputError(
             f"{name} is not an image that can be read",
-            hint="Use PNG, JPEG, TIFF, BMP, PPM or PGM",
+            hint="Use PNG, JPEG, WebP, TIFF, BMP, PPM or PGM",
         )
-    PIXELS.check(max_pixels, "`max_pixels` is")
+    limit = pixel_limit(max_pixels)
     damaged = InputError(
         f"{name} is a {file_format} file that is damaged or cut short", hint=COPY_AGAIN
     )
     header = image_header(data)
     if header is None:
         raise damaged
-    check_pixel_count(header.width, header.height, max_pixels, name)
-    if header.pixels > max_pixels:
+    check_pixel_count(header.width, header.height, limit, name)
+    if header.pixels > limit:
         raise InputError(f"{name} states tiles of {header.pixels} pixels, larger than any image")
     try:
         with _quiet_native_stderr():
@@ -98,12 +100,12 @@ def decode_pixels(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> Pixel
     return pixels
 
 
-def read_pixels(path: str | Path, max_pixels: int = MAX_PIXELS) -> Pixels:
+def read_pixels(path: str | Path, max_pixels: int | None = None) -> Pixels:
     """Read the numbers that an image file stores; see `decode_pixels`."""
     return decode_pixels(read_bytes(path, byte_limit(max_pixels)), source_name(path), max_pixels)
 
 
-def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
+def decode_image(data: bytes, name: str, max_pixels: int | None = None) -> NDArray[np.float32]:
     """Decode an image file to RGB in [0, 1].
 
     Integers are divided by the largest value of their type (255 or 65535; the maximum that the
@@ -136,16 +138,16 @@ def decode_image(data: bytes, name: str, max_pixels: int = MAX_PIXELS) -> NDArra
     return to_unit(pixels, white, name)
 
 
-def read_image(source: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.float32]:
+def read_image(source: str | Path, max_pixels: int | None = None) -> NDArray[np.float32]:
     """Read an image file, or standard input if `source` is ``-``.
 
     Parameters
     ----------
     source
-        A path or ``-``; PNG, JPEG, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit, grey,
-        alpha and floating-point pixels are treated.
+        A path or ``-``; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM. See `decode_image` for how 16-bit,
+        grey, alpha and floating-point pixels are treated.
     max_pixels
-        An image whose header states more is refused, and not decoded.
+        As for `decode_pixels`.
 
     Returns
     -------
@@ -163,7 +165,7 @@ def read_image(source: str | Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.f
 
 
 def read_pair(
-    left: str | Path, right: str | Path, max_pixels: int = MAX_PIXELS
+    left: str | Path, right: str | Path, max_pixels: int | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Read the two images of a stereo pair.
 
@@ -172,7 +174,7 @@ def read_pair(
     left, right
         Paths; one of them may be ``-`` for standard input.
     max_pixels
-        Of each image; one whose header states more is refused, and not decoded.
+        Of each image; as for `decode_pixels`.
 
     Returns
     -------

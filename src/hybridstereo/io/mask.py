@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError
 from hybridstereo.io.images import read_pixels
-from hybridstereo.limits import MAX_PIXELS
 
 
-def read_mask(path: Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.bool_]:
+def read_mask(path: Path, max_pixels: int | None = None) -> NDArray[np.bool_]:
     """Read a mask; True where it is white.
 
     White is the largest value of the pixel type (255, so not the 128 that marks occluded pixels in
@@ -23,7 +22,7 @@ def read_mask(path: Path, max_pixels: int = MAX_PIXELS) -> NDArray[np.bool_]:
     path
         An image; of a colour image the first stored channel is used.
     max_pixels
-        A mask whose header states more is refused.
+        A mask whose header states more is refused; None: as for `decode_pixels`.
 
     Raises
     ------

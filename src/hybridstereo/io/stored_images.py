@@ -12,7 +12,6 @@ from hybridstereo.errors import InputError
 from hybridstereo.io.files import is_standard_stream, read_bytes
 from hybridstereo.io.images import byte_limit, decode_pixels, encode_pixels, white_level
 from hybridstereo.io.pixels import Pixels, to_rgb, to_unit
-from hybridstereo.limits import MAX_PIXELS
 
 # Types and numbers of channels that a format can hold; OpenCV would cut off what it cannot.  JPEG
 # is not among them: compressing a second time would add errors where pixels are compared.
@@ -85,7 +84,7 @@ class StoredImage:
         return encode_pixels(pixels, Path(name).suffix.lower(), name)
 
 
-def read_stored_image(path: str | Path, max_pixels: int = MAX_PIXELS) -> StoredImage:
+def read_stored_image(path: str | Path, max_pixels: int | None = None) -> StoredImage:
     """Read an image file of at most ``max_pixels`` pixels; see `StoredImage`.
 
     PGM and PPM files with another maximum than 255 or 65535, as of 12-bit cameras, are brought to

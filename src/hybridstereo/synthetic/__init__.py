@@ -12,7 +12,7 @@ rays, not by warping. The modules, in the order of the work:
 ``render``
     Casts the rays of both views.
 ``scene``
-    Chooses the cameras, exposes the views: `generate_scene`.
+    Chooses the cameras, exposes the views: `generate_scene`, `generate_sequence`.
 ``write``
     Stores scenes as files.
 """
@@ -22,6 +22,7 @@ from hybridstereo.synthetic.scene import (
     SceneOptions,
     StereoScene,
     generate_scene,
+    generate_sequence,
     quantised,
 )
 from hybridstereo.synthetic.write import synthesize, write_scene
@@ -31,6 +32,7 @@ __all__ = [
     "SceneOptions",
     "StereoScene",
     "generate_scene",
+    "generate_sequence",
     "quantised",
     "synthesize",
     "write_scene",

@@ -80,20 +80,23 @@ class Views(NamedTuple):
     occlusion: BoolArray
 
 
-def render(world: World) -> Views:
-    """Both views of a world with exact disparities and the left view's occlusion."""
+def render(world: World, travel: float = 0.0) -> Views:
+    """Both views of a world with exact disparities and the left view's occlusion.
+
+    ``travel`` is how far the cameras have moved to the right, in baselines.
+    """
     geometry = world.geometry
     x = np.arange(-1, 2 * geometry.width) / 2.0
     y = np.arange(-1, 2 * geometry.height) / 2.0
     light_maps: dict[int, LightMap] = {}
     images, disparities, inverses = [], [], []
     for camera_x in (LEFT, RIGHT):
-        rays = Rays(camera_x, geometry.rays_x(x, camera_x), geometry.rays_y(y))
+        rays = Rays(camera_x + travel, geometry.rays_x(x, camera_x), geometry.rays_y(y))
         hits = cast_grid(world.surfaces, rays)
         images.append(_colours(world, light_maps, rays, hits))
         inverses.append(hits.inverse[1::2, 1::2])
         disparities.append(geometry.disparity(inverses[-1]))
-    occlusion = _occlusion(world, inverses[0], disparities[0])
+    occlusion = _occlusion(world, inverses[0], disparities[0], RIGHT + travel)
     return Views(images[0], images[1], disparities[0], disparities[1], occlusion)
 
 
@@ -130,8 +133,11 @@ def cast_grid(surfaces: tuple[Surface, ...], rays: Rays) -> Hits:
     return Hits(inverse, owner)
 
 
-def _occlusion(world: World, inverse: Array, disparity: Array) -> BoolArray:
-    """Left pixels whose point the right view cannot see, decided by rays through that point."""
+def _occlusion(world: World, inverse: Array, disparity: Array, camera_x: float) -> BoolArray:
+    """Left pixels whose point the right view, from ``camera_x``, cannot see.
+
+    That is decided by rays through the point.
+    """
     geometry = world.geometry
     x = np.arange(geometry.width) - disparity  # where the point would be in the right view
     X = geometry.rays_x(x, RIGHT)
@@ -139,15 +145,15 @@ def _occlusion(world: World, inverse: Array, disparity: Array) -> BoolArray:
     limit = inverse + OCCLUSION_TOLERANCE / geometry.focal
     hidden = (x < 0.0) | (x > geometry.width - 1)
     for surface in world.surfaces:
-        bounds = _bounds(surface, RIGHT)
+        bounds = _bounds(surface, camera_x)
         if bounds is None:
-            hidden |= surface.cast(RIGHT, X, Y[:, None]) > limit
+            hidden |= surface.cast(camera_x, X, Y[:, None]) > limit
             continue
         (low_x, low_y), (high_x, high_y) = bounds
         rows = _span(Y, low_y, high_y)
         row, column = np.nonzero((X[rows] >= low_x) & (X[rows] <= high_x))
         row += rows.start
-        hit = surface.cast(RIGHT, X[row, column], Y[row])
+        hit = surface.cast(camera_x, X[row, column], Y[row])
         hidden[row, column] |= hit > limit[row, column]
     return hidden
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from itertools import count
 from numbers import Integral
 
 import numpy as np
@@ -158,11 +160,28 @@ def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScen
         If the seed is not a non-negative integer.
 
     """
+    return next(generate_sequence(seed, options))
+
+
+def generate_sequence(
+    seed: int, options: SceneOptions | None = None, travel: float = 0.0
+) -> Iterator[StereoScene]:
+    """Frames of the scene of `generate_scene` while the cameras move to the right, without end.
+
+    Parameters
+    ----------
+    seed, options
+        As for `generate_scene`, which gives the first frame.
+    travel
+        How far the cameras move from frame to frame, in baselines: a point of disparity d moves by
+        ``travel * d`` pixels.  What comes into view later may exceed the disparity range a little.
+        Noise differs from frame to frame, other photometric differences do not.
+
+    """
     options = options or SceneOptions()
     if not isinstance(seed, Integral) or seed < 0:
         raise InputError(f"the seed is {seed}", hint="Give an integer of at least 0")
-    streams = _PLAIN_STREAM if options.plain else _STREAM, _PHOTOMETRIC_STREAM
-    layout_rng, photometric_rng = (np.random.default_rng([int(seed), s]) for s in streams)
+    layout_rng = np.random.default_rng([int(seed), _PLAIN_STREAM if options.plain else _STREAM])
     geometry = _random_geometry(layout_rng, options)
     if options.plain:
         world = build_plain_world(layout_rng, geometry, options.objects // _FEWER_OBJECTS)
@@ -172,19 +191,25 @@ def generate_scene(seed: int, options: SceneOptions | None = None) -> StereoScen
     exposure = layout_rng.uniform(*_BRIGHTNESS) / max(float(views.left.mean()), 1e-6)
     if options.plain:  # a sunny street beside dark walls is not to turn white
         exposure = min(exposure, 1.0 / max(float(np.quantile(views.left, _NOT_WHITE)), 1e-6))
-    left, right = (_developed(view * exposure) for view in (views.left, views.right))
-    if options.photometric is not None:
-        left, right = _disturbed(photometric_rng, left, right, options.photometric)
-    return StereoScene(
-        left,
-        right,
-        views.disparity.astype(np.float32),
-        views.right_disparity.astype(np.float32),
-        views.occlusion,
-        int(seed),
-        options,
-        geometry,
-    )
+    for frame in count():
+        if frame:
+            views = render(world, frame * travel)
+        left, right = (_developed(view * exposure) for view in (views.left, views.right))
+        if options.photometric is not None:
+            rng = np.random.default_rng([int(seed), _PHOTOMETRIC_STREAM])
+            # The first frame's noise comes from the same stream as the other differences.
+            noise = np.random.default_rng([int(seed), _PHOTOMETRIC_STREAM, frame]) if frame else rng
+            left, right = _disturbed(rng, noise, left, right, options.photometric)
+        yield StereoScene(
+            left,
+            right,
+            views.disparity.astype(np.float32),
+            views.right_disparity.astype(np.float32),
+            views.occlusion,
+            int(seed),
+            options,
+            geometry,
+        )
 
 
 def _random_geometry(rng: np.random.Generator, options: SceneOptions) -> Geometry:
@@ -207,7 +232,11 @@ def _developed(view: FloatImage) -> FloatImage:
 
 
 def _disturbed(
-    rng: np.random.Generator, left: FloatImage, right: FloatImage, strengths: Photometric
+    rng: np.random.Generator,
+    noise: np.random.Generator,
+    left: FloatImage,
+    right: FloatImage,
+    strengths: Photometric,
 ) -> tuple[FloatImage, FloatImage]:
     """Blur one view, change the right view's gain and gamma, add noise to both."""
     sigma = strengths.blur * rng.uniform()
@@ -220,7 +249,7 @@ def _disturbed(
         views[blurred] = np.asarray(soft, np.float32)
     views[1] = gain * views[1] ** gamma
     level = strengths.noise * rng.uniform(0.3, 1.0)
-    noisy = [view + level * rng.standard_normal(view.shape) for view in views]
+    noisy = [view + level * noise.standard_normal(view.shape) for view in views]
     first, second = (np.clip(view, 0.0, 1.0).astype(np.float32) for view in noisy)
     return first, second
 

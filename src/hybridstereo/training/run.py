@@ -251,7 +251,7 @@ def train(
     if start is not None and options.disparities is not None:
         reporter.message(f"the model is {start.config.description}")
     cache = PairCache(dataset, int(options.cache_gigabytes * (1 << 30)))
-    check_files(training)
+    check_files((*training, *test))
     _check_validation(validation, cache)
 
     with (
@@ -297,13 +297,16 @@ def train(
 
 
 def _check_validation(samples: Sequence[Sample], cache: PairCache) -> None:
-    """Decode all validation pairs now, so that a bad file costs no training."""
+    """Decode all validation pairs now, so that a bad file costs no training.
+
+    Models can be compared from here on: some pixel counts in the figures of all `CRITERIA`.
+    """
     known = not samples
     for sample in samples:  # generated scenes cannot be bad
         known |= not sample.files or bool(cache.load(sample).valid.any())
     if not known:
         raise InputError(
-            "No validation pair has a pixel whose truth is known",
+            "No validation pair has a pixel whose truth is known and that both views see",
             "Choose others with `val_scenes` or `seed`, or none with `val_fraction=0`",
         )
 

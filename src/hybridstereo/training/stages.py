@@ -19,7 +19,7 @@ import numpy as np
 from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
-from ..errors import InputError, ModelError, StereoError
+from ..errors import ModelError, StereoError
 from ..features import IMAGE_CHANNELS, ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
@@ -225,11 +225,6 @@ def run_gradient(
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
         figures = validate(model, context.backend, context.cache, context.validation, method)
-        if math.isnan(figures[context.criterion]):
-            raise InputError(
-                "No pixel of the validation pairs has a known disparity and is seen in both views",
-                "Keep other scenes for validation, with `val_scenes` or `val_fraction`",
-            )
         better = figures[context.criterion] < position.best
         if better:
             position.best = figures[context.criterion]

@@ -85,9 +85,15 @@ def test_a_repeated_sequence_needs_no_new_memory(pool):
         assert frame() <= seen
 
 
-def test_small_arrays_are_numpys_own(pool):
-    assert pool.empty((10, 10), np.float32).base is None
+def test_small_arrays_are_not_kept(pool):
+    assert pool.empty((10, 10), np.float32).shape == (10, 10)
     assert pool.kept == 0
+
+
+@pytest.mark.parametrize("shape", [(3,), (10, 10), (1000, 1001)])
+def test_arrays_begin_with_a_cache_line(pool, shape):
+    arrays = [pool.empty(shape, np.float32) for _ in range(3)]
+    assert all(array.ctypes.data % 64 == 0 for array in arrays)
 
 
 def test_what_is_kept_is_given_up_before_memory_runs_out(pool, monkeypatch):

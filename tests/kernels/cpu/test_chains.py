@@ -6,7 +6,9 @@ import naive
 import numpy as np
 import pytest
 
-from hybridstereo.kernels.cpu.chains import move_minorants, scratch_arrays
+from hybridstereo.kernels.cpu import buffers
+from hybridstereo.kernels.cpu.chains import move_minorants, scratch_arrays, scratch_bytes
+from hybridstereo.kernels.cpu.lanes import LANES
 
 P1, P2 = 0.15, 0.6
 ROOM = 8
@@ -15,14 +17,14 @@ ROOM = 8
 def minorant_of_chain(costs, weights, spare_rows=0):
     """F, its optimum and the scratch rows, of which there are ``spare_rows`` too many."""
     nodes, labels = costs.shape
-    rows, minima, pending = scratch_arrays(nodes, labels, costs.dtype)
-    rows = np.pad(rows, [(0, spare_rows), (0, 0)], constant_values=np.inf)
-    minima = np.pad(minima, [(0, spare_rows)])
+    lane_costs, weights_of_edges, rows, minima, *rest = scratch_arrays(nodes, labels, costs.dtype)
+    rows = np.pad(rows, [(0, spare_rows), (0, 0), (0, 0)], constant_values=np.inf)
+    minima = np.pad(minima, [(0, spare_rows), (0, 0)])
     out, optimum = np.full_like(costs, np.nan), np.empty(1)
     number = costs.dtype.type
     move_minorants(
         costs, costs, out, weights, np.empty(0, np.int32), 0, 1, nodes, nodes, 1,
-        number(P1), number(P2), True, rows, minima, pending, optimum,
+        number(P1), number(P2), True, lane_costs, weights_of_edges, rows, minima, *rest, optimum,
     )  # fmt: skip
     return out, optimum[0], rows
 
@@ -42,8 +44,7 @@ def test_bisection_stays_within_its_scratch_rows(rng, nodes):
     costs, weights = -rng.random((nodes, 2)), 0.5 * rng.random(nodes)
     _, optimum, rows = minorant_of_chain(costs, weights, spare_rows=ROOM)
     assert np.isinf(rows[-ROOM:]).all()
-    # The margins are what the stencil reads beside the first and last label.
-    assert np.isinf(rows[:, 0]).all()
+    # What the stencil reads beside the first and last label.
     assert np.isinf(rows[:, -1]).all()
     assert optimum == pytest.approx(naive.viterbi_chain(costs, weights[:-1], P1, P2)[1], rel=1e-12)
 
@@ -62,6 +63,42 @@ def test_other_chains_are_left_alone(rng):
     column = np.ascontiguousarray(f.reshape(4, 5, 3)[:, 2])
     expected = naive.chain_minorant(column, np.full(3, 0.3), P1, P2)
     np.testing.assert_allclose(out.reshape(4, 5, 3)[:, 2], expected, atol=1e-13)
+
+
+@pytest.mark.parametrize(("nodes", "labels"), [(375, 128), (1242, 16)])
+def test_memory_of_a_thread_is_that_of_its_scratch_arrays(nodes, labels):
+    allocated = sum(x.nbytes for x in scratch_arrays(nodes, labels, np.float32))
+    assert scratch_bytes(nodes, labels) == pytest.approx(allocated, rel=0.1)
+
+
+@pytest.mark.parametrize("labels", [7, 15, 16, 17, 32])
+@pytest.mark.parametrize("chains", range(1, LANES + 1))
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_block_of_chains_gives_what_each_gives_alone(rng, chains, labels, plain):
+    """Any number of lanes in use; fewer labels than a tile has, tiles that overlap, whole lines."""
+    nodes = 5
+    f, weights = -rng.random((chains * nodes, labels)), 0.5 * rng.random(chains * nodes)
+    costs = buffers.empty(f.shape, f.dtype)  # its memory begins with a cache line
+    costs[:] = f + rng.random(f.shape)
+    expected = costs.copy()
+    winners, optima = np.full(chains * nodes, -1, np.int32), np.empty(chains)
+    scratch = scratch_arrays(nodes, labels, f.dtype)
+    for chain in range(chains):
+        of_chain = slice(chain * nodes, (chain + 1) * nodes)
+        minorant, optimum, _ = minorant_of_chain(
+            expected[of_chain].copy(), np.ascontiguousarray(weights[of_chain])
+        )
+        given = minorant if plain else f[of_chain] - expected[of_chain] + minorant
+        expected[of_chain], optima[chain] = given, optimum
+        winners[of_chain] = minorant.argmin(axis=1)
+    found_winners, found_optima = np.full_like(winners, -1), np.full_like(optima, np.nan)
+    move_minorants(
+        f, costs, costs, weights, found_winners, 0, chains, nodes, nodes, 1, np.float64(P1),
+        np.float64(P2), plain, *scratch, found_optima,
+    )  # fmt: skip
+    assert costs.tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(found_winners, winners)
+    np.testing.assert_array_equal(found_optima, optima)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5])

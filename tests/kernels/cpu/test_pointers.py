@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from numba import njit
 
-from hybridstereo.kernels.cpu.pointers import advance, pointer_to, prefetch, restrict_arguments
+from hybridstereo.kernels.cpu.pointers import (
+    advance,
+    never_inline,
+    pointer_to,
+    prefetch,
+    restrict_arguments,
+)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
@@ -78,3 +86,24 @@ def test_restricted_arguments_need_no_comparison_of_addresses():
 
     assert checks(add) > 0
     assert checks(add_restricted) == 0
+
+
+def test_functions_that_are_never_inlined_are_called():
+    @njit
+    def double(x):
+        return x + x
+
+    @njit
+    def double_once(x):
+        never_inline()
+        return x + x
+
+    @njit
+    def call(x):
+        return double(x) + double_once(x)
+
+    assert call(3.0) == 12
+    code = next(iter(call.inspect_llvm().values()))
+    called = re.findall(r"call [^@\n]*@(\S+?)\(", code)
+    assert any("11double_once" in name for name in called)
+    assert not any("6double" in name for name in called)

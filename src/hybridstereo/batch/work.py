@@ -1,0 +1,291 @@
+"""What is done with one pair of many: read, match, write, and a record of how it went.
+
+`process_pair` does all of it in one go, in whatever process it is called; its arguments but the
+model, and the record that it returns, can be pickled.  `hybridstereo.batch.run` does the same in
+three steps, of which the first and the last run beside the second one of another pair.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import InputError, OutputError, StereoError
+from ..io.atomic import check_distinct, create_folder, sweep_leftovers
+from ..io.images import read_pair
+from ..labels import LabelRange, labels_for
+from ..options import MatchOptions
+from ..pair_check import Finding
+from ..result import StereoResult
+from ..rig import RigSource, StereoRig
+from ..stereo import Stereo
+from .outputs import DepthFile, MatchedPair, Output, PointsFile
+from .pairs import Pair
+
+_ABOUT_LABELS = ("disparities", "min_disparity", "step", "paper_labels")
+
+Status = Literal["done", "skipped", "failed"]
+Keep = Callable[[Stereo, StereoResult], Any]
+"""What a caller wants to know of a result, without its arrays."""
+
+
+@dataclass(frozen=True)
+class PairWork:
+    """What is done with every pair.
+
+    Attributes
+    ----------
+    folder
+        Where the results go.
+    outputs
+        What is written there.
+    options
+        How the model is run.
+    rectify, scale, max_memory, max_pixels
+        As for `Stereo.match`.
+    check
+        Look first whether it is a rectified pair, and report what is wrong.
+    strict
+        A pair with anything wrong fails.
+    skip_existing
+        Leave out pairs whose outputs all exist.
+    rig
+        The cameras, for depth and for the range that a calibration states; names of files are
+        filled in for each pair (`Pair.fill`).
+    keep
+        Called with each result; what it returns is kept in the record.
+    """
+
+    folder: str
+    outputs: tuple[Output, ...]
+    options: MatchOptions = field(default_factory=MatchOptions)
+    rectify: bool = False
+    scale: int = 1
+    max_memory: int | None = None
+    max_pixels: int | None = None
+    check: bool = True
+    strict: bool = False
+    skip_existing: bool = False
+    rig: RigSource | None = None
+    keep: Keep | None = None
+
+    def paths(self, pair: Pair) -> list[str]:
+        """The files that a pair gets."""
+        return [os.path.join(self.folder, output.name_for(pair)) for output in self.outputs]
+
+    @property
+    def needs_rig(self) -> bool:
+        """Whether any output is made of depth."""
+        return any(isinstance(output, DepthFile | PointsFile) for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class PairOutcome:
+    """How it went with a pair.
+
+    Attributes
+    ----------
+    pair
+        The pair.
+    status
+        ``done``, ``skipped`` because all files were there, or ``failed``.
+    files
+        What was written, or was there, by kind.
+    error
+        Why it failed: a `StereoError`, with a message and perhaps a hint.
+    findings
+        What the check says about the pair; None if it was not checked.
+    kept
+        What the caller wanted to know of the result.
+    rig
+        The cameras, if depth was written.
+    beyond
+        How many pixels of a depth map in 16 bits are farther away than these can say.
+    """
+
+    pair: Pair
+    status: Status
+    files: dict[str, list[str]] = field(default_factory=dict)
+    error: StereoError | None = None
+    findings: list[Finding] | None = None
+    kept: Any = None
+    rig: StereoRig | None = None
+    beyond: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    """A pair with its images, (H, W, 3) float32 RGB in [0, 1], and what a calibration says."""
+
+    pair: Pair
+    left: np.ndarray
+    right: np.ndarray
+    rig: StereoRig | None
+    stated: tuple[int, int] | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Matched:
+    """A pair that is matched but not written yet."""
+
+    matched: MatchedPair
+    findings: list[Finding] | None
+    kept: Any
+
+
+def process_pair(stereo: Stereo, pair: Pair, work: PairWork) -> PairOutcome:
+    """Read, match and write one pair.
+
+    Parameters
+    ----------
+    stereo
+        The model.
+    pair
+        The images and the name of the results.
+    work
+        What to do.
+
+    Returns
+    -------
+    PairOutcome
+        Also if the pair cannot be used: nothing but a bug raises anything.
+    """
+    return write_pair(work, match_pair(stereo, work, load_pair(work, pair)))
+
+
+def load_pair(work: PairWork, pair: Pair) -> _Loaded | PairOutcome:
+    """Read the images; the outcome, if there is nothing left to do or they cannot be used."""
+    try:
+        paths = work.paths(pair)
+        for folder in sorted({os.path.dirname(path) for path in paths}):
+            _sweep_once(folder)
+        if work.skip_existing and all(map(os.path.isfile, paths)):
+            return PairOutcome(pair, "skipped", _by_kind(work, paths))
+        source = None if work.rig is None else work.rig.renamed(pair.fill)
+        calib = () if source is None else (*source.calib, source.calib_right)
+        check_distinct((pair.left, pair.right, *calib), paths)
+        left, right = read_pair(pair.left, pair.right, work.max_pixels)
+        rig, stated = None, None
+        if source is not None:
+            height, width, _ = left.shape
+            rig = source.read().for_size(width, height) if work.needs_rig else None
+            stated = source.stated_range() if work.options.disparities == "auto" else None
+        return _Loaded(pair, left, right, rig, stated)
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error)
+
+
+def match_pair(
+    stereo: Stereo, work: PairWork, loaded: _Loaded | PairOutcome
+) -> _Matched | PairOutcome:
+    """Check and match a pair; an outcome stays what it is."""
+    if isinstance(loaded, PairOutcome):
+        return loaded
+    pair, images, findings = loaded.pair, (loaded.left, loaded.right), None
+    try:
+        if work.check:
+            findings = stereo.check(*images, rectify=work.rectify)
+            if findings and work.strict:
+                problem = " ".join(finding.describe() for finding in findings)
+                raise InputError(problem.removesuffix("."))
+        result = stereo.match(
+            *images,
+            **labelled(stereo, work.options, loaded.stated),
+            rectify=work.rectify,
+            scale=work.scale,
+            max_memory=work.max_memory,
+            volumes=any(output.needs_volumes for output in work.outputs),
+        )
+        kept = None if work.keep is None else work.keep(stereo, result)
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error, findings)
+    return _Matched(MatchedPair(pair, loaded.left, result, loaded.rig), findings, kept)
+
+
+def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
+    """Write all outputs of a pair, each complete or not at all; an outcome stays what it is."""
+    if isinstance(done, PairOutcome):
+        return done
+    pair, findings = done.matched.pair, done.findings
+    beyond = 0
+    try:
+        paths = work.paths(pair)
+        for output, path in zip(work.outputs, paths, strict=True):
+            create_folder(Path(path).parent)
+            beyond += output.write(path, done.matched)
+    except (StereoError, MemoryError, OSError) as error:
+        return _failed(pair, error, findings)
+    return PairOutcome(
+        pair,
+        "done",
+        _by_kind(work, paths),
+        findings=findings,
+        kept=done.kept,
+        rig=done.matched.rig,
+        beyond=beyond,
+    )
+
+
+def labelled(
+    stereo: Stereo, options: MatchOptions, stated: tuple[int, int] | None
+) -> dict[str, Any]:
+    """The arguments of `Stereo.match`, with the range that a calibration states, if it does.
+
+    Parameters
+    ----------
+    stereo
+        The model.
+    options
+        How to run it; what they say about the labels holds.
+    stated
+        The first and the last whole disparity.
+    """
+    if stated is None:
+        return vars(options)
+    labels = labels_for(
+        stereo.model.config.label_range,
+        min_disparity=options.min_disparity,
+        step=options.step,
+        paper_labels=options.paper_labels,
+        found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
+    )
+    others = {name: value for name, value in vars(options).items() if name not in _ABOUT_LABELS}
+    return {"labels": labels, **others}
+
+
+def _by_kind(work: PairWork, paths: list[str]) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {}
+    for output, path in zip(work.outputs, paths, strict=True):
+        files.setdefault(output.kind, []).append(path)
+    return files
+
+
+def _failed(
+    pair: Pair,
+    error: StereoError | MemoryError | OSError,
+    findings: list[Finding] | None = None,
+) -> PairOutcome:
+    if isinstance(error, MemoryError):
+        error = StereoError(
+            "Not enough memory", "Use fewer `disparities`, smaller images or `max_memory`"
+        )
+    elif not isinstance(error, StereoError):
+        where = f"{error.filename}: " if error.filename else ""
+        error = OutputError(f"{where}{error.strerror or error}")
+    return PairOutcome(pair, "failed", error=error, findings=findings)
+
+
+# Folders of results that were looked through for what a killed run left; once is enough.
+_swept: set[str] = set()
+
+
+def _sweep_once(folder: str) -> None:
+    """Remove what an earlier run left half-written, also where this one writes nothing."""
+    if folder not in _swept:
+        _swept.add(folder)
+        sweep_leftovers(folder)

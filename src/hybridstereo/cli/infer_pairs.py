@@ -1,0 +1,405 @@
+"""`hstereo infer` on many pairs: which ones, where their results go, and how it went with each."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InputError
+from ..limits import COUNT
+from .check import finding_reports
+from .exits import EXIT_INCOMPLETE
+from .infer_depth import depth_request, rig_report
+from .infer_report import MANY_AT_ENDS, infer_report
+from .infer_views import asked_views
+from .options import CommaSeparated, announce_device
+from .progress import Progress, format_duration
+from .text import with_flags
+
+if TYPE_CHECKING:
+    from ..batch.outputs import Output
+    from ..batch.pairs import PairSource
+    from ..batch.work import PairOutcome
+    from ..result import StereoResult
+    from ..stereo import Stereo
+
+_NAMED = 3  # pairs that the closing lines name
+_FARTHER = "A --depth in .npy or .tif holds any depth."
+
+
+class _Shard(click.ParamType):
+    """One of several parts: ``2/8``."""
+
+    name = "shard"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Refuse what is no part of a whole."""
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", value)
+        if match is None or not 1 <= int(match[1]) <= int(match[2]) in COUNT:
+            self.fail(f"'{value}' is not a part such as 1/8, counted from 1", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+_OPTIONS = (
+    click.option(
+        "--pairs",
+        metavar="LIST|DIR|-",
+        help="Match many pairs: those of a list with a line left,right or left,right,name for each "
+        "('-' reads it from standard input), or all that are found in a folder (KITTI's and "
+        "Middlebury's layouts, left and right folders, 0001_left.png beside 0001_right.png).",
+    ),
+    click.option(
+        "--out-dir",
+        metavar="DIR",
+        help="Folder for the results of many pairs, which are called DIR/NAME.pfm after the pair; "
+        "created if it does not exist. Other files are named with {name}: --color "
+        "'{name}_color.png'.",
+    ),
+    click.option(
+        "--format",
+        "formats",
+        type=CommaSeparated(click.Choice(["pfm", "png", "npy", "tif"])),
+        metavar="FORMATS",
+        help="Of the maps in --out-dir, one or several of pfm, png (KITTI, 16 bit), npy, tif.  "
+        "[default: pfm]",
+    ),
+    click.option(
+        "--skip-existing",
+        is_flag=True,
+        help="Leave out pairs whose files are all in --out-dir, to go on after an interruption.",
+    ),
+    click.option(
+        "--shard",
+        type=_Shard(),
+        metavar="I/N",
+        help="Take every N-th pair from the I-th on, counted from 1: one part for each job of an "
+        "array.",
+    ),
+)
+_ONLY_FOR_MANY = {"formats": "--format", "skip_existing": "--skip-existing", "shard": "--shard"}
+_OWN = ("pairs", "out_dir", *_ONLY_FOR_MANY)
+
+
+def many_pairs(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about many pairs to the command for one, and do what they ask for."""
+
+    @wraps(command)
+    def run(**params: Any) -> None:
+        if _wants_pairs(params):
+            _infer_pairs(params)
+        else:
+            command(**{name: value for name, value in params.items() if name not in _OWN})
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run
+
+
+def _wants_pairs(params: dict[str, Any]) -> bool:
+    """Whether a command line asks for many pairs; refuses one that asks for half of it."""
+    left, right = params["left"], params["right"]
+    many = params["pairs"] is not None or params["out_dir"] is not None
+    if not many:
+        for name, flag in _ONLY_FOR_MANY.items():
+            if params[name]:
+                raise click.UsageError(f"{flag} is about many pairs and needs --out-dir.")
+        if left is None:
+            raise click.UsageError("Missing argument 'LEFT'.")
+        from ..batch.folders import is_pattern
+
+        if left != "-" and (os.path.isdir(left) or is_pattern(left)):
+            raise click.UsageError(
+                "Many pairs need --out-dir DIR, the folder of their results."
+                if right is not None
+                else f"Give a folder with pairs as --pairs {left}, and --out-dir for the results."
+            )
+        return False
+    if params["out_dir"] is None:
+        raise click.UsageError("--pairs needs --out-dir DIR, the folder of the results.")
+    if (params["pairs"] is None) == (left is None) or (left is not None and right is None):
+        raise click.UsageError(
+            "Give --pairs, or LEFT and RIGHT: two folders or two patterns in quotes."
+        )
+    if params["output"] and params["formats"]:
+        raise click.UsageError("Give --format, or --output with {name}, but not both.")
+    if params["volume"] is not None:
+        raise click.UsageError("--volume is for one pair.")
+    if params["strict"] and not params["check"]:
+        raise click.UsageError("--strict needs the check, which --no-check leaves out.")
+    return True
+
+
+def _infer_pairs(params: dict[str, Any]) -> None:
+    """Match many pairs, with the parameters of `hstereo infer`."""
+    from ..batch.pairs import sharded
+    from ..batch.run import run_pairs
+    from ..batch.work import PairWork
+    from ..io.atomic import create_folder
+    from ..options import MatchOptions
+    from ..stereo import Stereo
+
+    source = _source(params)
+    outputs = _outputs(params)
+    total = source.count()  # which finds a faulty line of a list before the work, not after it
+    if total == 0:
+        raise _nothing_found(params, source)
+    folder = create_folder(Path(params["out_dir"]))
+    for output in outputs:
+        output.check(str(folder))
+    stereo = Stereo(params["model"], params["device"], params["threads"])
+    announce_device(params["device"])
+    views = asked_views(params)
+    views.check_many(params["ply"])
+    others = [field.name for field in fields(MatchOptions) if field.name not in views.matching]
+    options = MatchOptions(**{name: params[name] for name in others}, **views.matching)
+    method = str(options.resolved(stereo.model.config).method)
+    if params["save_volume_crf"] is not None and method != "crf":
+        raise InputError(
+            "There are no costs after the CRF with `method=argmax`",
+            "Use `method=crf` or leave out `save_volume_crf`",
+        )
+    work = PairWork(
+        str(folder),
+        outputs,
+        options,
+        rectify=params["rectify"],
+        scale=_scale(params["scale"]),
+        max_memory=params["max_memory"],
+        check=params["check"],
+        strict=params["strict"],
+        skip_existing=params["skip_existing"],
+        rig=depth_request(params).source,
+        keep=partial(_kept, params["model"], method),
+    )
+    pairs: Iterable[Any] = source
+    if params["shard"] is not None:
+        index, count = params["shard"]
+        pairs = sharded(source, index, count)
+        total = None if total is None else len(range(index - 1, total, count))
+    _tell(run_pairs(stereo, pairs, work), total, params["as_json"])
+
+
+def _scale(text: str) -> int:
+    return int(text.rpartition("/")[2])
+
+
+def _source(params: dict[str, Any]) -> PairSource:
+    """The pairs that the user means."""
+    from ..batch import folders, lists
+
+    pairs, left, right = params["pairs"], params["left"], params["right"]
+    if pairs == "-":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise InputError("standard input is a terminal, not a list", "Pipe a list into it")
+        return lists.streamed_pairs(sys.stdin.buffer)
+    if pairs is not None:
+        if os.path.isdir(pairs):
+            return folders.pairs_below(pairs, without=params["out_dir"])
+        return lists.listed_pairs(pairs)
+    if folders.is_pattern(left) or folders.is_pattern(right):
+        return folders.pairs_of_patterns(left, right)
+    if os.path.isdir(left) or os.path.isdir(right):
+        return folders.pairs_of_folders(left, right)
+    return lists.single_pair(left, right)
+
+
+def _nothing_found(params: dict[str, Any], source: PairSource) -> InputError:
+    from ..batch import folders, lists
+
+    listed = params["pairs"] is not None and not os.path.isdir(params["pairs"])
+    return InputError(
+        f"There are no pairs in {source.described}",
+        lists.EXPECTED if listed else folders.EXPECTED,
+    )
+
+
+def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
+    """The files that every pair gets."""
+    from ..batch.outputs import (
+        NAME,
+        ColorFile,
+        ConfidenceFile,
+        CostsFile,
+        DepthFile,
+        DisparityFile,
+        MinorantFile,
+        PointsFile,
+        ValidityFile,
+    )
+
+    maps = [params["output"]] if params["output"] else []
+    if not maps:
+        maps = [f"{NAME}.{suffix}" for suffix in dict.fromkeys(params["formats"] or ["pfm"])]
+    outputs: list[Output] = [DisparityFile(pattern) for pattern in maps]
+    if params["color"] is not None:
+        outputs.append(ColorFile(params["color"], params["color_range"]))
+    if params["confidence"] is not None:
+        outputs.append(ConfidenceFile(params["confidence"]))
+    if params["valid"] is not None:
+        outputs.append(ValidityFile(params["valid"]))
+    if params["save_volume"] is not None:
+        outputs.append(CostsFile(params["save_volume"]))
+    if params["save_volume_crf"] is not None:
+        outputs.append(MinorantFile(params["save_volume_crf"]))
+    if params["depth"] is not None:
+        outputs.append(DepthFile(params["depth"]))
+    if params["ply"] is not None:
+        outputs.append(PointsFile(params["ply"], params["max_depth"]))
+    names = [output.pattern for output in outputs]
+    if len(set(names)) < len(names):
+        raise click.UsageError("Two outputs have the same name.")
+    return tuple(outputs)
+
+
+def _kept(model: str, method: str, stereo: Stereo, result: StereoResult) -> dict[str, Any]:
+    """What is told of a result."""
+    return infer_report(stereo, result, model, method, {})
+
+
+def _tell(outcomes: Iterable[PairOutcome], total: int | None, as_json: bool) -> None:
+    """Print each outcome when it is there, how far the work is, and how it went in all."""
+    begun = time.monotonic()
+    counts: Counter[str] = Counter()
+    notes = _Notes()
+    try:
+        with Progress() as progress:
+            _show(progress, counts, total, 0.0, "")
+            for outcome in outcomes:
+                counts[outcome.status] += 1
+                if as_json:
+                    click.echo(json.dumps(_report(outcome)))
+                _tell_outcome(outcome, as_json, progress)
+                notes.add(outcome)
+                seconds = time.monotonic() - begun
+                _show(progress, counts, total, seconds, outcome.pair.name)
+    except KeyboardInterrupt:
+        click.echo(
+            f"hstereo: stopped after {_counted(counts['done'])}; with --skip-existing the same "
+            "command goes on from there.",
+            err=True,
+        )
+        raise
+    notes.tell()
+    _tell_sum(counts, time.monotonic() - begun)
+    if counts["failed"]:
+        click.get_current_context().exit(EXIT_INCOMPLETE)
+
+
+def _show(
+    progress: Progress, counts: Counter[str], total: int | None, seconds: float, name: str
+) -> None:
+    """How far the work is; pairs that were skipped took no time and count as if they were not."""
+    worked = counts["done"] + counts["failed"]
+    rate = f"  {worked / seconds:.2g} pairs/s" if worked and seconds > 0 else ""
+    if total is None:
+        progress.stage(f"{_counted(worked)}{rate}")
+        return
+    left = total - counts["skipped"]
+    fraction = worked / left if left else 1.0
+    progress.advance(fraction, f"{counts.total()}/{total} {name}{rate}".rstrip())
+
+
+def _tell_outcome(outcome: PairOutcome, as_json: bool, progress: Progress) -> None:
+    """What is written, on standard output, and what is wrong, on standard error."""
+    command, name = click.get_current_context().command, outcome.pair.name
+    if outcome.error is not None:
+        problem = with_flags(str(outcome.error), command)
+        progress.message(f"hstereo: {name} failed: {problem}")
+        return
+    for finding in outcome.findings or ():
+        progress.message(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
+    if not as_json and outcome.status == "done":
+        for files in outcome.files.values():
+            for path in files:
+                click.echo(path)
+
+
+def _report(outcome: PairOutcome) -> dict[str, Any]:
+    """The line that ``--json`` prints about a pair."""
+    pair, error = outcome.pair, outcome.error
+    about = {"name": pair.name, "left": pair.left, "right": pair.right, "status": outcome.status}
+    if error is not None:
+        command = click.get_current_context().command
+        hint = None if error.hint is None else with_flags(error.hint, command)
+        return {**about, "error": with_flags(error.message, command), "hint": hint}
+    written = {
+        "outputs": {kind: files[0] for kind, files in outcome.files.items()},
+        "files": [path for files in outcome.files.values() for path in files],
+    }
+    if outcome.status == "skipped":
+        return {**about, **written}
+    findings = outcome.findings
+    check = None if findings is None else finding_reports(findings)
+    return {
+        **about,
+        **outcome.kept,
+        **written,
+        "check": check,
+        "rig": rig_report(outcome.rig),
+    }
+
+
+class _Notes:
+    """What is said once, after all pairs, and not again and again."""
+
+    def __init__(self) -> None:
+        self._at_ends: list[str] = []
+        self._not_found: list[str] = []
+        self._beyond: list[str] = []
+        self._no_unit: list[str] = []
+
+    def add(self, outcome: PairOutcome) -> None:
+        """Remember a pair whose range may be wrong."""
+        if outcome.status != "done":
+            return
+        labels = outcome.kept["labels"]
+        if labels["at_ends"] > MANY_AT_ENDS:
+            self._at_ends.append(outcome.pair.name)
+        if labels["from"] == "model":
+            self._not_found.append(outcome.pair.name)
+        if outcome.beyond:
+            self._beyond.append(outcome.pair.name)
+        if outcome.rig is not None and not outcome.rig.unit_known:
+            self._no_unit.append(outcome.pair.name)
+
+    def tell(self) -> None:
+        """Say it."""
+        ranges = "If that is wrong, give --disparities and --min-disparity."
+        for names, problem, advice in (
+            (self._not_found, "showing too little to find the range, the model's searched", ranges),
+            (self._at_ends, "with many pixels at an end of the range, maybe too short", ranges),
+            (self._beyond, "with points beyond 65.535 m, as far as 16 bits reach", _FARTHER),
+            (self._no_unit, "whose baseline was taken for millimetres", "Else give --unit."),
+        ):
+            if names:
+                some = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
+                click.echo(
+                    f"hstereo: {_counted(len(names))} {problem} ({some}). {advice}", err=True
+                )
+
+
+def _tell_sum(counts: Counter[str], seconds: float) -> None:
+    parts = [f"{counts[x]} {x}" for x in ("done", "skipped", "failed") if counts[x]]
+    rate = f", {counts['done'] / seconds:.2g} pairs/s" if counts["done"] and seconds > 0 else ""
+    click.echo(
+        f"hstereo: {_counted(counts.total())}: {', '.join(parts) or 'nothing to do'} in "
+        f"{format_duration(seconds)}{rate}",
+        err=True,
+    )
+
+
+def _counted(number: int) -> str:
+    return f"{number} pair" if number == 1 else f"{number} pairs"

@@ -1,0 +1,104 @@
+"""Vectors and tiles inside compiled functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from hybridstereo.kernels.cpu import buffers
+from hybridstereo.kernels.cpu.lanes import (
+    LANES,
+    fused_sum,
+    load_lanes,
+    load_tile,
+    lower,
+    prefetch_tile,
+    splat,
+    store_lanes,
+    store_tile,
+    stream_tiles,
+    transposed,
+    where_less,
+)
+from hybridstereo.kernels.cpu.pointers import advance, pointer_to
+
+TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+@TYPES
+def test_arithmetic_is_that_of_numpy(rng, dtype):
+    @njit
+    def compute(a, b, out):
+        x, y = load_lanes(pointer_to(a), 1), load_lanes(pointer_to(b), 0)
+        results = pointer_to(out)
+        store_lanes(results, 0, x + y)
+        store_lanes(results, 1, x - y)
+        store_lanes(results, 2, x * y)
+        store_lanes(results, 3, -x)
+        store_lanes(results, 4, lower(x, y))
+        store_lanes(results, 5, where_less(x, y, splat(a[0]), y))
+
+    a, b = (rng.standard_normal(2 * LANES).astype(dtype) for _ in range(2))
+    out = np.empty((6, LANES), dtype)
+    compute(a, b, out)
+    x, y = a[LANES:], b[:LANES]
+    expected = [x + y, x - y, x * y, -x, np.minimum(x, y), np.where(x < y, a[0], y)]
+    np.testing.assert_array_equal(out, expected)
+
+
+@TYPES
+def test_fused_sum_has_the_bits_of_a_sum(rng, dtype):
+    @njit
+    def compute(a, b, ones, out):
+        one = load_lanes(pointer_to(ones), 0)
+        for i in range(a.size // LANES):
+            x, y = load_lanes(pointer_to(a), i), load_lanes(pointer_to(b), i)
+            store_lanes(pointer_to(out), i, fused_sum(x, y, one))
+
+    a, b = (
+        (rng.standard_normal(800) * 10.0 ** rng.integers(-9, 9, 800)).astype(dtype) for _ in "ab"
+    )
+    out = np.empty_like(a)
+    compute(a, b, np.ones(LANES, dtype), out)
+    assert out.tobytes() == (a + b).tobytes()
+    # The multiplication is what takes the sum to another pipe; LLVM must not have removed it.
+    code = next(iter(compute.inspect_llvm().values()))
+    assert f"fmul contract <{LANES} x" in code
+
+
+@TYPES
+@pytest.mark.parametrize("last", [0, 3, LANES - 1, LANES])
+def test_tiles_are_transposed_and_rows_beyond_the_last_repeat_it(rng, dtype, last):
+    @njit
+    def turn(source, step, last, target):
+        prefetch_tile(advance(pointer_to(source), 1 << 40), step, last)
+        tile = transposed(load_tile(pointer_to(source), step, last))
+        store_tile(pointer_to(target), LANES, LANES, tile - tile + tile)
+
+    source = rng.standard_normal((LANES, 11)).astype(dtype)
+    target = np.empty((LANES, LANES), dtype)
+    turn(source, 11, last, target)
+    rows = np.minimum(np.arange(LANES), last)
+    np.testing.assert_array_equal(target, source[rows, :LANES].T)
+
+
+@TYPES
+@pytest.mark.parametrize("last", [0, 4, LANES - 1])
+def test_rows_are_written_up_to_the_last(rng, dtype, last):
+    @njit
+    def write(source, step, last, stored, streamed):
+        a = load_tile(pointer_to(source), 2 * LANES, last)
+        b = load_tile(advance(pointer_to(source), LANES), 2 * LANES, last)
+        store_tile(pointer_to(stored), step, last, a)
+        store_tile(advance(pointer_to(stored), LANES), step, last, b)
+        stream_tiles(pointer_to(streamed), step, last, a, b)
+
+    source = rng.standard_normal((LANES, 2 * LANES)).astype(dtype)
+    stored, streamed = (buffers.empty((LANES, 3 * LANES), dtype) for _ in range(2))
+    stored[:], streamed[:] = -1, -1
+    write(source, 3 * LANES, last, stored, streamed)
+    expected = np.full_like(stored, -1)
+    expected[: last + 1, : 2 * LANES] = source[: last + 1]
+    np.testing.assert_array_equal(stored, expected)
+    np.testing.assert_array_equal(streamed, expected)
