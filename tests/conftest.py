@@ -9,11 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from hybridstereo import kernels
 
 # Nobody's own defaults shall change what the tests see; programs that they start inherit this.
 os.environ["HSTEREO_CONFIG"] = ""
+
+# A busy machine takes its time, which says nothing about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

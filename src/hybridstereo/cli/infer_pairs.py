@@ -120,12 +120,13 @@ def _wants_pairs(params: dict[str, Any]) -> bool:
             raise click.UsageError("Missing argument 'LEFT'.")
         from ..batch.folders import is_pattern
 
-        if left != "-" and (os.path.isdir(left) or is_pattern(left)):
+        several = [os.path.isdir(x) or is_pattern(x) for x in (left, right) if x is not None]
+        if several == [True]:
             raise click.UsageError(
-                "Many pairs need --out-dir DIR, the folder of their results."
-                if right is not None
-                else f"Give a folder with pairs as --pairs {left}, and --out-dir for the results."
+                f"Give a folder with pairs as --pairs {left}, and --out-dir for the results."
             )
+        if several == [True, True]:  # one alone is a slip, which reading that image explains
+            raise click.UsageError("Many pairs need --out-dir DIR, the folder of their results.")
         return False
     if params["out_dir"] is None:
         raise click.UsageError("--pairs needs --out-dir DIR, the folder of the results.")
