@@ -105,12 +105,12 @@ def test_many_pairs(capsys, sample_crop, tmp_path):
         *("--confidence", "{name}_sure.npy", "--valid", "{name}_valid.png"),
     )
     assert code == 0, err
-    (sure,) = folder.glob("*_sure.npy")
-    (valid,) = folder.glob("*_valid.png")
+    (sure,) = folder.rglob("*_sure.npy")
+    (valid,) = folder.rglob("*_valid.png")
     expected = Stereo("census").match(*sample_crop, disparities=16, confidence=True, fill=True)
     np.testing.assert_array_equal(np.load(sure), expected.confidence)
     np.testing.assert_array_equal(read_pixels(valid), expected.validity)
-    (written,) = folder.glob("*.pfm")
+    (written,) = folder.rglob("*.pfm")
     np.testing.assert_array_equal(read_disparity(written), expected.disparity)
     code, _, err = infer(capsys, sample_crop, "--out-dir", folder, "--view", "both")
     assert code == 2
