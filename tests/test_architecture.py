@@ -39,6 +39,10 @@ LAYERS = (
         "edges",
         "crf",
         "disparity",
+        "validity",
+        "filling",
+        "confidence",
+        "confidence_weights",
         "search_range",
         "pair_check",
     },  # the stages

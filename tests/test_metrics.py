@@ -391,6 +391,47 @@ def test_every_figure_is_documented() -> None:
         assert (scene in text.split("weighted 0.5 (")[1].split(")")[0].split(", ")) == (weight < 1)
 
 
+# ----------------------------------------------------------------------------------- sparsification
+
+
+def naive_sparsification(confidence: np.ndarray, bad: np.ndarray) -> list[float]:
+    """The definition for different confidences and a number of pixels that 100 divides."""
+    order = sorted(range(bad.size), key=lambda i: -confidence[i])
+    counts = [bad.size * share // 100 for share in range(1, 101)]
+    return [100 * sum(bad[i] for i in order[:count]) / count for count in counts]
+
+
+def test_sparsification_against_the_definition() -> None:
+    generator = np.random.default_rng(6)
+    confidence, bad = generator.permutation(400), generator.random(400) < 0.3
+    found = metrics.sparsification(confidence, bad)
+    expected = naive_sparsification(confidence, bad)
+    np.testing.assert_allclose(found.curve, expected)
+    assert found.area == pytest.approx(np.mean(expected))
+
+
+def test_sparsification_of_the_best_and_of_no_order() -> None:
+    bad = np.arange(1000) < 200
+    best = metrics.sparsification(~bad, bad)
+    assert best.density(0) == 80
+    assert best.density(1) == 80
+    assert best.density(20) == 100
+    assert best.area < 3
+    # Equal confidences: as if the order were random, whatever the order of the pixels.
+    same = metrics.sparsification(np.ones(1000), bad)
+    np.testing.assert_allclose(same.curve, 20)
+    assert same.density(1) == 0
+    worst = metrics.sparsification(bad, bad)
+    assert worst.area > 40
+    assert np.isnan(metrics.sparsification(np.empty(0), np.empty(0, bool)).area)
+
+
+def test_figures_of_the_confidence_are_documented() -> None:
+    text = (Path(__file__).resolve().parents[1] / "docs" / "metrics.md").read_text("utf-8")
+    for name in ("ausc", "ausc_best", "density1", "_unfilled"):
+        assert f"`{name}`" in text, name
+
+
 # ------------------------------------------------------------------------------------- real truth
 
 

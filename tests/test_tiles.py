@@ -61,7 +61,7 @@ def test_labels_see_the_same_columns_as_in_the_whole(model, labels):
     """And so do the networks, unless the view ends there."""
     width, reach = 900, network_reach(model)
     for tile in plan_tiles(100, width, (100, 300), labels, model):
-        first, last = tile.right
+        first, last = tile.other
         assert first % 4 == 0
         for x in (tile.columns.begin, tile.columns.end - 1):
             for disparity in (labels.minimum, labels.maximum):
@@ -100,7 +100,7 @@ def test_narrow_tiles_are_taken_where_low_ones_would_waste_work(model, monkeypat
     whole = plan_tiles(4000, 6000, (4000, 6000), labels, model)
     assert total_work(model, tiles, 512) < 1.5 * total_work(model, whole, 512)
     for tile in tiles:
-        right = tile.right[1] - tile.right[0]
+        right = tile.other[1] - tile.other[0]
         needed = inference_memory(
             model, tile.rows.length, tile.columns.length, 512, right_width=right
         )

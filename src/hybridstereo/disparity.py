@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .kernels import Array, Backend
@@ -71,3 +73,13 @@ def _between(length: int, factor: int, count: int) -> tuple[np.ndarray, np.ndarr
     position = np.clip((np.arange(length) + 0.5) / factor - 0.5, 0, count - 1)
     before = np.floor(position).astype(np.intp)
     return before, (position - before).astype(np.float32)
+
+
+def join_tiles(
+    parts: Sequence[np.ndarray], places: Sequence[tuple[slice, slice]], shape: tuple[int, int]
+) -> np.ndarray:
+    """One map (H, W) of its parts, which together cover it."""
+    joined = np.empty(shape, parts[0].dtype)
+    for part, place in zip(parts, places, strict=True):
+        joined[place] = part
+    return joined

@@ -61,6 +61,19 @@ class LabelRange:
         span = (self.maximum - self.minimum) / factor
         return LabelRange(self.minimum / factor, math.ceil(span / self.step) + 1, self.step)
 
+    def mirrored(self) -> LabelRange:
+        """The same disparities, negated: the labels with which a right view is matched to a left.
+
+        Right pixel x matches left pixel ``x + d``, that is ``x - (-d)``, so a right view is matched
+        as a left one is, with the other view in its place and these labels.
+
+        Examples
+        --------
+        >>> LabelRange(-2.0, 12).mirrored()
+        LabelRange(minimum=-9.0, count=12, step=1.0)
+        """
+        return LabelRange(-self.maximum, self.count, self.step)
+
     def paper_rounding(self) -> LabelRange:
         """The count rounded up to a power of two, at most 256, as the published program does.
 

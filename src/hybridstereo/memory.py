@@ -19,7 +19,7 @@ from .tiles import (
     fewest_rows,
     plan_tiles,
     whole,
-    widest_right,
+    widest_other,
     widths_to_try,
 )
 from .work import stage_work
@@ -33,6 +33,8 @@ _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
 # Bytes per pixel of the whole image, if there are tiles: the statistics of a view, in double
 # precision, and later the map.
 _WHOLE_VIEWS, _WHOLE_MAP = 40, 8
+# Bytes per pixel for the maps of two views, what is known of them, and comparing them.
+_COMPARING = 120
 # That a map may take: other programs want to live, too, and the estimate is right to a tenth.
 _SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
@@ -50,13 +52,14 @@ def inference_memory(
     method: str = "crf",
     threads: int | None = None,
     right_width: int | None = None,
+    views: int = 1,
 ) -> int:
     """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
 
     The peak is the largest of three: while the networks run, the features of both views and what
     the threads work with; during the correlation, the features and the volumes of costs, one for
     every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and the
-    chains that the threads work on.
+    chains that the threads work on.  The costs of a second view are one volume more.
 
     Parameters
     ----------
@@ -65,7 +68,9 @@ def inference_memory(
     threads
         How many there are; None: as many as Numba may use.
     right_width
-        Columns of the right view, which are more in a tile; None: as many as of the left one.
+        Columns of the other view, which are more in a tile; None: as many as of its own.
+    views
+        2 if the maps of both are computed, be it only to compare them.
     """
     threads = max_threads() if threads is None else threads
     pixels = height * width
@@ -78,7 +83,7 @@ def inference_memory(
     both = features + right_features
     inputs = _NETWORK_INPUT * height * max(width, right_width)
     network = both + inputs + threads * _scratch(model.unary, max(width, right_width))
-    most = both + sum(volumes)
+    most = both + views * sum(volumes)
     needs = [network, most + _MAPS * pixels]
     if method == "crf":
         normalising = _NORMALISING * pixels if model.pairwise else 0
@@ -86,12 +91,12 @@ def inference_memory(
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
         # Else the working costs take the place of a view's features.
-        if volumes[0] > features or len(volumes) > 1:
-            solving = int(_KEPT_BY_KERNELS * max(most, 2 * volumes[0]))
+        if volumes[0] > features or len(volumes) > 1 or views > 1:
+            solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         chains = threads * chain_scratch(max(height, width), label_count)
         needs.append(solving + _MAPS * pixels + kept + chains)
-    return max(needs) + _SMALL
+    return max(needs) + (_COMPARING * pixels if views > 1 else 0) + _SMALL
 
 
 def _volumes(model: StereoModel, height: int, width: int, label_count: int) -> list[int]:
@@ -109,12 +114,18 @@ def _scratch(network: Sequence[ConvLayer], width: int) -> int:
 
 
 def device_memory(
-    model: StereoModel, height: int, width: int, label_count: int, right_width: int | None = None
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    right_width: int | None = None,
+    views: int = 1,
 ) -> int:
     """Bytes of GPU memory that `Stereo.match` needs at its peak.
 
     Three volumes while the CRF runs, which cannot work in place on a GPU; the features of both
     views and the volumes of all levels; or the features of one view and two layers of the other.
+    The costs of a second view are one volume more.
     """
     right = height * (width if right_width is None else right_width)
     widest = max(layer.weight.shape[0] for layer in model.unary)
@@ -122,7 +133,7 @@ def device_memory(
     features = _FLOAT * (height * width + right) * last
     volumes = _volumes(model, height, width, label_count)
     layers = _FLOAT * (height * width * last + 2 * right * widest)
-    return int(max(3 * volumes[0], features + sum(volumes), layers))
+    return int(max((2 + views) * volumes[0], features + views * sum(volumes), layers))
 
 
 def require_memory(
@@ -133,6 +144,7 @@ def require_memory(
     backend: Backend | None = None,
     method: str = "crf",
     threads: int | None = None,
+    views: int = 1,
 ) -> None:
     """Refuse an inference that cannot fit, before it starts, and say what would fit.
 
@@ -145,7 +157,7 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    needed = _need(model, on_device, method, threads)
+    needed = _need(model, on_device, method, threads, views)
     if free is not None and needed(height, width, label_count) > free:
         fitting = _largest(lambda count: needed(height, width, count) <= free, 1, label_count)
         raise OutOfMemoryError(
@@ -166,12 +178,13 @@ def tiles_that_fit(
     threads: int | None = None,
     max_memory: int | None = None,
     beside: int = 0,
+    views: int = 1,
 ) -> list[ImageTile]:
     """The tiles in which an inference fits: one, or those that take the least time (`tiles`).
 
     Parameters
     ----------
-    model, height, width, backend, method, threads
+    model, height, width, backend, method, threads, views
         As for `require_memory`.
     label_range
         What is searched.
@@ -191,13 +204,15 @@ def tiles_that_fit(
         limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
     if limit is not None:
         limit = int(_SHARE_OF_FREE * limit)
-    needed = _need(model, on_device, method, threads)
+    needed = _need(model, on_device, method, threads, views)
     if limit is None or needed(height, width, label_range.count) + beside <= limit:
         return whole(height, width)
-    # Before the tiles the statistics, beside them the map.
-    room = limit if on_device else limit - _WHOLE_MAP * height * width
+    # Before the tiles the statistics, beside them the maps; a tile is of one view.
+    maps = _WHOLE_MAP + (_COMPARING if views > 1 else 0)
+    room = limit if on_device else limit - maps * height * width
     if not on_device and _WHOLE_VIEWS * height * width > limit:
         room = 0
+    needed = _need(model, on_device, method, threads)
 
     def work(tiles: list[ImageTile]) -> float:
         one_by_one = (stage_work(model, tile, label_range.count, method) for tile in tiles)
@@ -205,7 +220,7 @@ def tiles_that_fit(
 
     plans = []
     for columns in widths_to_try(width, model):
-        right = widest_right(width, columns, label_range, model)
+        right = widest_other(width, columns, label_range, model)
 
         def fits(rows: int, columns: int = columns, right: int = right) -> bool:
             return needed(rows, columns, label_range.count, right) <= room
@@ -231,14 +246,14 @@ def tiles_that_fit(
 
 
 def _need(
-    model: StereoModel, on_device: bool, method: str, threads: int | None
+    model: StereoModel, on_device: bool, method: str, threads: int | None, views: int = 1
 ) -> Callable[..., int]:
-    """Bytes for a number of rows, of columns, of labels and of columns of the right view."""
+    """Bytes for a number of rows, of columns, of labels and of columns of the other view."""
 
     def needed(rows: int, columns: int, count: int, right: int | None = None) -> int:
         if on_device:
-            return device_memory(model, rows, columns, count, right)
-        return inference_memory(model, rows, columns, count, method, threads, right)
+            return device_memory(model, rows, columns, count, right, views)
+        return inference_memory(model, rows, columns, count, method, threads, right, views)
 
     return needed
 

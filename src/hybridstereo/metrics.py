@@ -271,6 +271,69 @@ def fill_background(disparity: Disparity) -> NDArray[np.float64]:
     return filled
 
 
+def outliers(predicted: Disparity, truth: Disparity) -> NDArray[np.bool_]:
+    """Where a prediction is an outlier in the sense of KITTI 2015: D1 counts these.
+
+    Pixels whose truth is unknown are none; without a prediction they are, as everywhere.
+    """
+    target = truth.astype(np.float64)
+    known = np.isfinite(target)
+    errors = np.abs(np.where(known, predicted, 0) - np.where(known, target, 0))
+    right = (errors <= KITTI_ABSOLUTE) | (errors <= KITTI_RELATIVE * np.abs(target))
+    return known & ~right
+
+
+SPARSIFICATION_SHARES = np.arange(1, 101) / 100
+"""Shares of the pixels, the most confident ones, at which sparsification curves are sampled."""
+
+
+@dataclass(frozen=True)
+class Sparsification:
+    """How the error falls when only the most confident pixels are kept.
+
+    Parameters
+    ----------
+    curve
+        Percentage of bad pixels among the most confident ones, for each of
+        `SPARSIFICATION_SHARES`.
+
+    """
+
+    curve: NDArray[np.float64]
+
+    @property
+    def area(self) -> float:
+        """The mean of the curve in %: that of a random order is the error of the whole map."""
+        return float(self.curve.mean())
+
+    def density(self, error: float) -> float:
+        """Percentage of pixels that can be kept with at most this percentage of bad ones."""
+        kept = SPARSIFICATION_SHARES[self.curve <= error]
+        return 100.0 * float(kept.max()) if kept.size else 0.0
+
+
+def sparsification(confidence: NDArray[Any], bad: NDArray[np.bool_]) -> Sparsification:
+    """Keep the most confident share of the pixels, for all shares, and count the bad ones.
+
+    Pixels of equal confidence count as if their order were random.
+
+    Parameters
+    ----------
+    confidence, bad
+        (N,) of the evaluated pixels; NaN everywhere without any.
+
+    """
+    if bad.size == 0:
+        return Sparsification(np.full(SPARSIFICATION_SHARES.shape, np.nan))
+    descending = -confidence.astype(np.float64)
+    _, tied, count = np.unique(descending, return_inverse=True, return_counts=True)
+    ends = np.cumsum(count)
+    bad_until = np.cumsum(np.bincount(tied.reshape(-1), bad, minlength=count.size))
+    kept = SPARSIFICATION_SHARES * bad.size
+    found = np.interp(kept, np.concatenate([[0], ends]), np.concatenate([[0], bad_until]))
+    return Sparsification(100.0 * found / kept)
+
+
 def pooled(scores: Sequence[Scores]) -> Scores:
     """Figures over all pixels of all images together: each pixel counts the same (KITTI 2015).
 
@@ -340,7 +403,6 @@ def _score(
     missing = int(measured.size - np.count_nonzero(measured))
     target = target[measured]
     errors = np.abs(guess[measured] - target)
-    outliers = (errors > KITTI_ABSOLUTE) & (errors > KITTI_RELATIVE * np.abs(target))
     return Scores(
         pixels=measured.size,
         invalid_pixels=missing if invalid_pixels is None else invalid_pixels,
@@ -349,7 +411,7 @@ def _score(
             threshold: missing + int(np.count_nonzero(errors > threshold))
             for threshold in thresholds
         },
-        d1_pixels=missing + int(np.count_nonzero(outliers)),
+        d1_pixels=missing + int(np.count_nonzero(outliers(guess[measured], target))),
         error_sum=float(errors.sum()),
         squared_sum=float(np.square(errors).sum()),
         quantiles=_quantiles(errors),

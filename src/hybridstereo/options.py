@@ -11,6 +11,11 @@ from .errors import InputError
 from .limits import ITERATIONS
 from .model import METHODS, ModelConfig
 
+View = Literal["left", "right"]
+"""One of the two images of a pair, and the map of its pixels."""
+
+VIEWS: tuple[View, View] = ("left", "right")
+
 
 @dataclass(frozen=True)
 class MatchOptions:
@@ -32,6 +37,16 @@ class MatchOptions:
         ``crf``, or ``argmax`` for the network alone.
     refine
         Sub-label refinement; by default with ``crf`` only, as in the paper.
+    view
+        Whose map to compute: ``left``, ``right`` or ``both``.
+    confidence
+        Also tell how likely each pixel is right (`hybridstereo.confidence`).
+    validity
+        Also tell which pixels the other view confirms (`hybridstereo.validity`).
+    lr_check
+        Mark the pixels that it does not confirm as invalid in the map.
+    fill
+        Fill those from the background instead.
     """
 
     disparities: int | Literal["auto"] | None = None
@@ -41,6 +56,26 @@ class MatchOptions:
     iterations: int | None = None
     method: str | None = None
     refine: bool | None = None
+    view: View | Literal["both"] = "left"
+    confidence: bool = False
+    validity: bool = False
+    lr_check: bool = False
+    fill: bool = False
+
+    @property
+    def compares_views(self) -> bool:
+        """Whether the other view's map is needed, if only to check the map."""
+        return self.confidence or self.validity or self.lr_check or self.fill
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The views whose maps have to be computed; the one that is asked for comes last.
+
+        What is kept of it, such as its volumes, is then not in the way of the other one.
+        """
+        if self.view == "right":
+            return VIEWS if self.compares_views else ("right",)
+        return ("right", "left") if self.view == "both" or self.compares_views else ("left",)
 
     def resolved(self, config: ModelConfig) -> MatchOptions:
         """The same with iterations, method and refinement as the model says, if nobody did.
@@ -58,4 +93,11 @@ class MatchOptions:
         refine = method == "crf" if self.refine is None else self.refine
         if not isinstance(refine, bool | np.bool_):
             raise InputError(f"`refine={refine}` is neither True nor False")
+        if self.view not in (*VIEWS, "both"):
+            raise InputError(f"There is no view '{self.view}'", "Use left, right or both")
+        if self.confidence and method != "crf":
+            raise InputError(
+                f"There is no confidence with `method={method}`: it is made from the CRF's costs",
+                "Use `method=crf` or leave out `confidence`",
+            )
         return replace(self, iterations=iterations, method=method, refine=refine)

@@ -1,18 +1,20 @@
 """The stages in their order: images -> features -> correlation -> edges -> CRF -> disparity.
 
-Arrays that are known to be good in, a result out; `hybridstereo.stereo` looks after the rest.
+Then, if it is asked for, what the other view says of the map: validity and confidence.  Arrays that
+are known to be good in, a result out; `hybridstereo.stereo` looks after the rest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from .clock import StageClock
+from .confidence import confidence_of, cues_of
 from .correlation import correlation_forward
 from .crf import WarmStart, energy, solve, total_cost
 from .disparity import cheapest_labels, label_disparity, refined_disparity
@@ -27,13 +29,21 @@ from .features import (
     padding_of,
     statistics,
 )
+from .filling import filled_disparity
 from .kernels import Array, Backend, release_memory
 from .labels import LabelRange
 from .model import StereoModel, on_device
-from .options import MatchOptions
+from .options import VIEWS, MatchOptions, View
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
-from .tiles import CompleteViews, ImageTile, OnTile
+from .tiles import CompleteViews, ImageTile, OnTile, looking_from
+from .validity import GOOD, validity_of
+
+Images = tuple[np.ndarray, np.ndarray]
+"""The left and the right image, (H, W, 3) each."""
+
+# Where the point that a pixel shows lies in the other view: towards the left, or the right.
+_DIRECTION: Mapping[View, int] = {"left": -1, "right": 1}
 
 
 class Pipeline:
@@ -51,71 +61,146 @@ class Pipeline:
         self._model = on_device(model, backend)
         self._backend = backend
 
-    def matching_costs(
+    def match(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
+        images: Images,
         label_range: LabelRange,
+        options: MatchOptions,
+        tiles: Sequence[ImageTile],
+        volumes: bool,
         clock: StageClock,
-        views: CompleteViews | None = None,
+        on_tile: OnTile | None = None,
+        warm: WarmStart | None = None,
         like: float = 0.0,
-    ) -> Array:
-        """Images -> features -> correlation -> pyramid -> matching costs, on the device.
+    ) -> StereoResult:
+        """The map of the view that ``options`` ask for, and what they want to know about it.
 
-        ``views`` are those that the images are parts of, if they are; of a tile, labels count from
-        one part to the other.  ``like`` is that of `correlation_forward`.
+        Computed in ``tiles``, one after the other, if there are several; see `hybridstereo.tiles`.
+        ``warm`` is about that view, and not used in tiles.  ``like`` is that of
+        `correlation_forward`.
         """
-        levels = self.level_costs(left, right, label_range, clock, views, like)
-        if len(levels) == 1:
-            return levels[0]
-        with clock.stage("pyramid"):
-            return pyramid_forward(self._backend, levels, self._model.config.pyramid)[0]
+        if len(tiles) > 1:
+            found = self._in_tiles(images, label_range, options, tiles, clock, on_tile, like)
+        else:
+            found = self._views(images, label_range, options, volumes, clock, warm, like)
+        if options.compares_views:
+            found = {
+                view: self._compared(found, view, options, clock)
+                for view in (VIEWS if options.view == "both" else (options.view,))
+            }
+        if options.view == "both":
+            return replace(found["left"], right=found["right"])
+        return found[options.view]
+
+    def matching_costs(self, images: Images, label_range: LabelRange, clock: StageClock) -> Array:
+        """Images -> features -> correlation -> pyramid -> matching costs of the left view."""
+        return self._costs(images, {"left": label_range}, clock)["left"]
 
     def level_costs(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
+        images: Images,
+        labels: Mapping[View, LabelRange],
         clock: StageClock,
-        views: CompleteViews | None = None,
+        whole: CompleteViews | None = None,
         like: float = 0.0,
-    ) -> list[Array]:
-        """The costs (H, W, K) of the images themselves, then those of the coarser levels."""
-        levels = [self._unary_costs(left, right, label_range, clock, views, like)]
+    ) -> dict[View, list[Array]]:
+        """The costs (H, W, K) of the images themselves, then those of the coarser levels.
+
+        Of every view that ``labels`` has; the features are computed once for both.  ``whole`` are
+        the views that the images are parts of, if they are; of a tile, labels count from one part
+        to the other.
+        """
+        found = self._unary_costs(images, labels, clock, whole, like)
+        levels = {view: [costs] for view, costs in found.items()}
         for level in range(1, 1 + len(self._model.config.pyramid)):
             with clock.stage("pyramid"):
-                left, right = half_size(left), half_size(right)
-                label_range = half_labels(label_range)
-                coarse = views.at_level(level) if views else None
+                images = half_size(images[0]), half_size(images[1])
+                labels = {view: half_labels(of_view) for view, of_view in labels.items()}
+                coarse = whole.at_level(level) if whole else None
                 like /= 2
-                levels.append(
-                    self._unary_costs(left, right, label_range, StageClock(), coarse, like)
-                )
+                found = self._unary_costs(images, labels, StageClock(), coarse, like)
+                for view, costs in found.items():
+                    levels[view].append(costs)
         return levels
+
+    def _costs(
+        self,
+        images: Images,
+        labels: Mapping[View, LabelRange],
+        clock: StageClock,
+        whole: CompleteViews | None = None,
+        like: float = 0.0,
+    ) -> dict[View, Array]:
+        """The matching costs of each view, its levels added up."""
+        levels = self.level_costs(images, labels, clock, whole, like)
+        weights = self._model.config.pyramid
+        if not weights:
+            return {view: of_view[0] for view, of_view in levels.items()}
+        with clock.stage("pyramid"):
+            return {
+                view: pyramid_forward(self._backend, levels.pop(view), weights)[0]
+                for view in labels
+            }
 
     def _unary_costs(
         self,
-        left: np.ndarray,
-        right: np.ndarray,
-        label_range: LabelRange,
+        images: Images,
+        labels: Mapping[View, LabelRange],
         clock: StageClock,
-        views: CompleteViews | None,
+        whole: CompleteViews | None,
         like: float,
-    ) -> Array:
-        """Images of one size -> features -> correlation."""
+    ) -> dict[View, Array]:
+        """Images of one size -> features -> correlation, for each view."""
         backend, layers = self._backend, self._model.unary
         none = None, None
-        stats, windows = (views.statistics, views.windows) if views else (none, none)
+        stats, windows = (whole.statistics, whole.windows) if whole else (none, none)
         with clock.stage("input"):
             inputs = [
                 backend.to_device(network_input(image, layers, of_view, window))
-                for image, of_view, window in zip((left, right), stats, windows, strict=True)
+                for image, of_view, window in zip(images, stats, windows, strict=True)
             ]
         with clock.stage("unary_cnn"):
             # Popped, so that an input is freed as soon as its features exist.
-            features = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+            left, right = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+        own_first = {"left": (left, right), "right": (right, left)}
         with clock.stage("correlation"):
-            return correlation_forward(backend, features[0], features[1], label_range, like)
+            return {
+                view: correlation_forward(backend, *own_first[view], of_view, like)
+                for view, of_view in labels.items()
+            }
+
+    def _views(
+        self,
+        images: Images,
+        label_range: LabelRange,
+        options: MatchOptions,
+        volumes: bool,
+        clock: StageClock,
+        warm: WarmStart | None,
+        like: float,
+    ) -> dict[View, StereoResult]:
+        """The maps of all views that ``options`` need, each by itself.
+
+        ``volumes`` are kept of the view that is asked for, the left one of both; ``warm`` is about
+        it, too.
+        """
+        labels = {view: _labels_of(label_range, view) for view in options.views}
+        costs = self._costs(images, labels, clock, like=like)
+        found = {}
+        for view, of_view in labels.items():
+            asked = view == options.views[-1]
+            result = self.optimise(
+                costs.pop(view),
+                images,
+                of_view,
+                options,
+                volumes and asked,
+                clock,
+                view=view,
+                warm=warm if asked else None,
+            )
+            found[view] = result if view == "left" else _of_right_view(result, label_range)
+        return found
 
     def optimise(
         self,
@@ -126,20 +211,21 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         stats: Statistics | None = None,
+        view: View = "left",
         warm: WarmStart | None = None,
     ) -> StereoResult:
         """Costs on the device -> edge weights -> CRF -> disparity.
 
-        ``images``: both, or the left one if the costs do not come from them.  ``stats`` are those
-        of the complete left view, if they are a part of it.  ``warm`` is what the frame before
-        left, and then what this one leaves.
+        ``images``: both, or the left one if the costs do not come from them; the edge weights are
+        those of ``view``.  ``stats`` are those of the complete view, if it is a part of one.
+        ``warm`` is what the frame before left, and then what this one leaves.
         """
         backend, config = self._backend, self._model.config
-        lowest = bounds = minorant = edges = None
+        lowest = bounds = minorant = edges = cues = None
         if options.method == "crf":
-            model = self._model.edges
+            model, image = self._model.edges, images[VIEWS.index(view)]
             with clock.stage("input"):
-                edges_in = backend.to_device(edges_input(images[0], model, stats))
+                edges_in = backend.to_device(edges_input(image, model, stats))
             with clock.stage("contrast" if model.kind == "contrast" else "pairwise_cnn"):
                 edges = edges_forward(backend, edges_in, model)
             del edges_in
@@ -147,7 +233,13 @@ class Pipeline:
             with clock.stage("crf"):
                 working = warm.begin(backend, costs, label_range) if warm else None
                 solution = solve(
-                    backend, costs, edges, config.penalties, iterations, working=working
+                    backend,
+                    costs,
+                    edges,
+                    config.penalties,
+                    iterations,
+                    with_rows=options.confidence,
+                    working=working,
                 )
                 if warm:
                     warm.keep(working, solution.minorant, label_range)
@@ -169,6 +261,9 @@ class Pipeline:
                 disparity = refined_disparity(
                     backend, chosen_by, label_map, unrefined, label_range.step
                 )
+        if options.confidence:
+            with clock.stage("confidence"):
+                cues = cues_of(backend, solution, label_range.step)
         before = after = None
         if volumes:
             before = backend.to_host(costs)
@@ -182,46 +277,85 @@ class Pipeline:
             clock.seconds,
             costs=before,
             minorant=after,
+            cues=cues,
         )
 
-    def in_tiles(
+    def _compared(
         self,
-        images: tuple[np.ndarray, np.ndarray],
+        found: Mapping[View, StereoResult],
+        view: View,
+        options: MatchOptions,
+        clock: StageClock,
+    ) -> StereoResult:
+        """The result of a view with what the other view says of it: validity and confidence."""
+        result, other = found[view], found["right" if view == "left" else "left"]
+        direction, maps = _DIRECTION[view], (result.disparity, other.disparity)
+        with clock.stage("check"):
+            validity = validity_of(*maps, direction, result.label_range)
+        if result.cues is None:
+            return replace(result, validity=validity)
+        with clock.stage("confidence"):
+            background = filled_disparity(maps[0], validity == GOOD, result.label_range)
+            confidence = confidence_of(*maps, direction, background, result.cues)
+        return replace(result, validity=validity, confidence=confidence)
+
+    def _in_tiles(
+        self,
+        images: Images,
         label_range: LabelRange,
         options: MatchOptions,
         tiles: Sequence[ImageTile],
         clock: StageClock,
         on_tile: OnTile | None,
-        like: float = 0.0,
-    ) -> StereoResult:
-        """The map of tiles, one after the other; see `hybridstereo.tiles`."""
-        left, right = images
-        height, width, _ = left.shape
+        like: float,
+    ) -> dict[View, StereoResult]:
+        """As `_views`, tile by tile, without volumes, and each view by itself.
+
+        A tile needs more columns of the other view than of its own, so that tiles of the two views
+        have no features in common.
+        """
         with clock.stage("input"):
             levels = list(zip(*(self._statistics(view) for view in images), strict=True))
-        disparity, unrefined = (np.empty((height, width), np.float32) for _ in range(2))
-        for done, tile in enumerate(tiles):
-            if on_tile is not None:
-                on_tile(done, len(tiles))
-            windows = (
-                Window(tile.rows.begin, tile.columns.begin, height, width),
-                Window(tile.rows.begin, tile.right[0], height, width),
-            )
-            views = CompleteViews(windows, levels)
-            parts = (
-                left[tile.rows.computed, tile.columns.computed],
-                right[tile.rows.computed, slice(*tile.right)],
-            )
-            between = replace(label_range, minimum=label_range.minimum - tile.shift)
-            costs = self.matching_costs(*parts, between, clock, views, like)
-            result = self.optimise(costs, parts, label_range, options, False, clock, levels[0][0])
-            del costs
-            here = np.s_[tile.rows.kept_here, tile.columns.kept_here]
-            disparity[tile.rows.kept, tile.columns.kept] = result.disparity[here]
-            unrefined[tile.rows.kept, tile.columns.kept] = result.unrefined[here]
+        total = len(options.views) * len(tiles)
+        found: dict[View, StereoResult] = {}
+        for number, view in enumerate(options.views):
+            labels = _labels_of(label_range, view)
+            of_view = looking_from(tiles, images[0].shape[1], labels, self._model)
+            parts = []
+            for done, tile in enumerate(of_view, start=number * len(tiles)):
+                if on_tile is not None:
+                    on_tile(done, total)
+                part = self._tile(images, labels, options, tile, clock, levels, view, like)
+                parts.append(part.cropped(tile.rows.kept_here, tile.columns.kept_here))
+            places = [(tile.rows.kept, tile.columns.kept) for tile in of_view]
+            joined = StereoResult.joined(parts, places, images[0].shape[:2])
+            found[view] = joined if view == "left" else _of_right_view(joined, label_range)
         release_memory()  # memory is scarce, and the caller may want to use the map
-        return StereoResult(
-            disparity, unrefined, label_range, None, None, clock.seconds, tiles=len(tiles)
+        return found
+
+    def _tile(
+        self,
+        images: Images,
+        labels: LabelRange,
+        options: MatchOptions,
+        tile: ImageTile,
+        clock: StageClock,
+        levels: Sequence[tuple[Statistics, Statistics]],
+        view: View,
+        like: float,
+    ) -> StereoResult:
+        """The map of a tile of one view, whose ``labels`` those are."""
+        height, width, _ = images[0].shape
+        own, other = tile.columns.computed, slice(*tile.other)
+        columns = (own, other) if view == "left" else (other, own)
+        left, right = (x[tile.rows.computed, part] for x, part in zip(images, columns, strict=True))
+        windows = tuple(Window(tile.rows.begin, part.start, height, width) for part in columns)
+        whole = CompleteViews((windows[0], windows[1]), levels)
+        between = replace(labels, minimum=labels.minimum - tile.shift)
+        costs = self._costs((left, right), {view: between}, clock, whole, like)
+        stats = levels[0][VIEWS.index(view)]
+        return self.optimise(
+            costs.pop(view), (left, right), labels, options, False, clock, stats, view
         )
 
     def _statistics(self, image: np.ndarray) -> list[Statistics]:
@@ -231,3 +365,25 @@ class Pipeline:
             image = half_size(image) if level else image
             found.append(statistics(pad(image, padding_of(self._model.unary))))
         return found
+
+
+def _labels_of(label_range: LabelRange, view: View) -> LabelRange:
+    """The labels with which a view is matched to the other one."""
+    return label_range if view == "left" else label_range.mirrored()
+
+
+def _of_right_view(result: StereoResult, label_range: LabelRange) -> StereoResult:
+    """What was matched with mirrored labels, in the disparities that were asked for."""
+
+    def turned(volume: np.ndarray | None) -> np.ndarray | None:
+        return None if volume is None else volume[..., ::-1]
+
+    return replace(
+        result,
+        disparity=0 - result.disparity,  # not -0
+        unrefined=0 - result.unrefined,
+        label_range=label_range,
+        view="right",
+        costs=turned(result.costs),
+        minorant=turned(result.minorant),
+    )

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from .confidence import Cues
 from .depth import PointCloud, depth_map, point_cloud
-from .disparity import enlarged_disparity
+from .disparity import enlarged_disparity, join_tiles
+from .errors import InputError
+from .filling import filled_disparity
 from .io.disparity import write_disparity
 from .labels import LabelRange
+from .options import View
 from .rectification import Rectification
 from .rig import StereoRig
+from .validity import GOOD, masked_disparity
 
 RangeOrigin = Literal["caller", "data set", "pair", "model"]
 """Who chose the labels of a result."""
@@ -27,9 +33,11 @@ class StereoResult:
     Attributes
     ----------
     disparity
-        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``.
+        float32 (H, W), in pixels: left pixel ``x`` matches right pixel ``x - disparity``; for the
+        right view, right pixel ``x`` matches left pixel ``x + disparity``.  +inf where the other
+        view does not confirm it, if ``lr_check`` was asked for.
     unrefined
-        The disparities of the labels themselves.
+        The disparities of the labels themselves, for every pixel.
     label_range
         What was searched.
     range_from
@@ -49,6 +57,18 @@ class StereoResult:
         In how many tiles the map was computed (`hybridstereo.tiles`).
     rectification
         How the right view was corrected, if that was asked for.
+    view
+        Whose map it is, ``left`` or ``right``.
+    confidence
+        float32 (H, W), how likely the disparity of each pixel (before any filling) is right, that
+        is off by at most 2 pixels (`hybridstereo.confidence`); None unless asked for.
+    validity
+        uint8 (H, W): 255 where the other view confirms the pixel, 128 where it does not see the
+        point, 0 where it contradicts (`hybridstereo.validity`); None unless something asked for it.
+    right
+        The result of the right view, if ``both`` were asked for.
+    cues
+        What the confidence is made from; None without it.
     """
 
     disparity: np.ndarray
@@ -62,6 +82,11 @@ class StereoResult:
     minorant: np.ndarray | None = None
     rectification: Rectification | None = None
     tiles: int = 1
+    view: View = "left"
+    confidence: np.ndarray | None = None
+    validity: np.ndarray | None = None
+    right: StereoResult | None = None
+    cues: Cues | None = None
 
     def __repr__(self) -> str:
         height, width = self.disparity.shape
@@ -125,7 +150,14 @@ class StereoResult:
             The left image, (H, W, 3) RGB in [0, 1], as `hybridstereo.read_pair` reads it.
         max_depth
             Points that are farther away, in metres, are left out.
+
+        Raises
+        ------
+        InputError
+            If this is the map of the right view: the points are the left camera's.
         """
+        if self.view == "right":
+            raise InputError("Points are made from the left view's map", "Match with `view=left`")
         return point_cloud(self.disparity, rig, left, max_depth)
 
     def enlarged(self, factor: int, height: int, width: int, labels: LabelRange) -> StereoResult:
@@ -133,4 +165,77 @@ class StereoResult:
         disparity, unrefined = (
             enlarged_disparity(x, factor, height, width) for x in (self.disparity, self.unrefined)
         )
-        return replace(self, disparity=disparity, unrefined=unrefined, label_range=labels)
+
+        def repeated(values: np.ndarray | None) -> np.ndarray | None:
+            if values is None:
+                return None
+            return values.repeat(factor, axis=0).repeat(factor, axis=1)[:height, :width]
+
+        return replace(
+            self,
+            disparity=disparity,
+            unrefined=unrefined,
+            label_range=labels,
+            confidence=repeated(self.confidence),
+            validity=repeated(self.validity),
+            right=self.right and self.right.enlarged(factor, height, width, labels),
+            cues=None,
+        )
+
+    def masked(self) -> StereoResult:
+        """The same with +inf, which means invalid, where the other view does not confirm the map.
+
+        Raises
+        ------
+        InputError
+            If the views were not compared.
+        """
+        disparity = masked_disparity(self.disparity, self._checked())
+        return replace(self, disparity=disparity, right=self.right and self.right.masked())
+
+    def filled(self) -> StereoResult:
+        """The same with those pixels filled from the background (`hybridstereo.filling`).
+
+        Raises
+        ------
+        InputError
+            If the views were not compared.
+        """
+        disparity = filled_disparity(self.disparity, self._checked() == GOOD, self.label_range)
+        return replace(self, disparity=disparity, right=self.right and self.right.filled())
+
+    def _checked(self) -> np.ndarray:
+        if self.validity is None:
+            raise InputError(
+                "The views were not compared", "Match them with `validity=True` or `lr_check=True`"
+            )
+        return self.validity
+
+    def cropped(self, rows: slice, columns: slice) -> StereoResult:
+        """Of the maps only some rows and columns: the part of a tile that is kept."""
+        kept = rows, columns
+        return replace(
+            self,
+            disparity=self.disparity[kept],
+            unrefined=self.unrefined[kept],
+            cues=self.cues and self.cues.cropped(rows, columns),
+        )
+
+    @classmethod
+    def joined(
+        cls,
+        tiles: Sequence[StereoResult],
+        places: Sequence[tuple[slice, slice]],
+        shape: tuple[int, int],
+    ) -> StereoResult:
+        """One result of the maps of tiles and their places; they have no common energy."""
+        cues = [tile.cues for tile in tiles if tile.cues is not None]
+        return replace(
+            tiles[0],
+            disparity=join_tiles([tile.disparity for tile in tiles], places, shape),
+            unrefined=join_tiles([tile.unrefined for tile in tiles], places, shape),
+            energy=None,
+            bounds=None,
+            tiles=len(tiles),
+            cues=Cues.joined(cues, places, shape) if cues else None,
+        )

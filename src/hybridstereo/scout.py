@@ -74,7 +74,7 @@ class Scout:
         labels, clock = views.label_range, StageClock()
         options = MatchOptions().resolved(self._model.config)
         with kernels.limited_threads(self._threads):
-            costs = self._pipeline.matching_costs(images[0], images[1], labels, clock)
+            costs = self._pipeline.matching_costs(images, labels, clock)
             result = self._pipeline.optimise(costs, images, labels, options, True, clock)
         assert result.costs is not None  # they were asked for
         chosen = np.rint(result.unrefined - labels.minimum).astype(np.intp)

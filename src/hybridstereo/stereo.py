@@ -7,6 +7,7 @@ It reads and checks what it is given, chooses the labels and what fits into the 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -26,7 +27,7 @@ from .memory import require_memory, tiles_that_fit
 from .model import StereoModel
 from .models.zoo import DEFAULT_MODEL, load_model
 from .opencv import opencv_threads
-from .options import MatchOptions
+from .options import MatchOptions, View
 from .pair_check import Finding, check_pair
 from .pipeline import Pipeline
 from .pyramid import half_size
@@ -189,6 +190,11 @@ class Stereo:
         rectify: bool = False,
         scale: int = 1,
         max_memory: int | None = None,
+        view: View | Literal["both"] = "left",
+        confidence: bool = False,
+        validity: bool = False,
+        lr_check: bool = False,
+        fill: bool = False,
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         max_pixels: int | None = None,
@@ -197,7 +203,7 @@ class Stereo:
         on_tile: OnTile | None = None,
         on_progress: OnProgress | None = None,
     ) -> StereoResult:
-        """Disparity map of the left image of a rectified pair.
+        """Disparity map of the left image of a rectified pair, or of the right one.
 
         Parameters
         ----------
@@ -231,10 +237,24 @@ class Stereo:
         max_memory
             Bytes that the process (or the GPU) may use in all.  What needs more is computed in
             tiles (`tiles`).  By default 80 % of what is free, beyond what is in use.
+        view
+            ``right``: the map of the right image, whose pixel x matches left pixel ``x + d``;
+            ``both``: that one as well, as ``result.right``.
+        confidence
+            Also tell how likely each pixel is right (`hybridstereo.confidence`).
+        validity
+            Also tell which pixels the other view confirms (`hybridstereo.validity`).
+        lr_check
+            Make the others invalid (+inf) in the map.
+        fill
+            Fill them from the background instead (`hybridstereo.filling`).  Each of these four
+            needs the map of the other view, for which the CRF runs again; the features are
+            computed once.
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
-            Also give the costs before and after the CRF, which take H * W * K * 4 bytes each.
+            Also give the costs before and after the CRF, which take H * W * K * 4 bytes each; of
+            the left view if both are asked for.
         max_pixels
             An image file whose header states more is refused, and not decoded; by default 100
             million (`hybridstereo.limits.allow_pixels`).
@@ -257,9 +277,19 @@ class Stereo:
         """
         _check_scale(scale, volumes)
         options = MatchOptions(
-            disparities, min_disparity, step, paper_labels, iterations, method, refine
-        )
-        options = options.resolved(self.model.config)
+            disparities,
+            min_disparity,
+            step,
+            paper_labels,
+            iterations,
+            method,
+            refine,
+            view,
+            confidence,
+            validity,
+            lr_check,
+            fill,
+        ).resolved(self.model.config)
         left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
@@ -296,23 +326,18 @@ class Stereo:
             searched, like = label_range.reduced(scale), like / scale
         tiles = self._tiles(images[0], searched, options, max_memory, volumes, warm)
         if on_progress is not None:
-            asked = cast(str, options.method), cast(int, options.iterations)
-            work = (stage_work(self.model, tile, searched.count, *asked) for tile in tiles)
-            shares = WorkShares(on_progress, work)
-            clock.listen(shares.begin_stage)
-            on_tile = shares.telling_tiles(on_tile)
-        with kernels.limited_threads(self.threads):
-            if len(tiles) > 1:
-                result = self._pipeline.in_tiles(
-                    images, searched, options, tiles, clock, on_tile, like
-                )
-            else:
-                costs = self._pipeline.matching_costs(*images, searched, clock, None, like)
-                result = self._pipeline.optimise(
-                    costs, images, searched, options, volumes, clock, warm=warm
-                )
+            on_tile = self._telling(on_progress, on_tile, clock, tiles, searched.count, options)
+        with kernels.limited_threads(self.threads), opencv_threads(self.threads):
+            result = self._pipeline.match(
+                images, searched, options, tiles, volumes, clock, on_tile, warm, like
+            )
         result = replace(result, range_from=range_from, rectification=rectification)
-        return result if scale == 1 else result.enlarged(scale, height, width, label_range)
+        if scale > 1:
+            result = result.enlarged(scale, height, width, label_range)
+        if fill:
+            with clock.stage("filling"):
+                return result.filled()
+        return result.masked() if lr_check else result
 
     __call__ = match
 
@@ -346,9 +371,7 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            return self.backend.to_host(
-                self._pipeline.matching_costs(*images, labels, StageClock())
-            )
+            return self.backend.to_host(self._pipeline.matching_costs(images, labels, StageClock()))
 
     def level_costs(
         self,
@@ -366,8 +389,8 @@ class Stereo:
         images = self._read_pair(left, right, channels)
         self._require_memory(images[0], _checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
-            levels = self._pipeline.level_costs(*images, labels, StageClock())
-            return [self.backend.to_host(costs) for costs in levels]
+            levels = self._pipeline.level_costs(images, {"left": labels}, StageClock())
+            return [self.backend.to_host(costs) for costs in levels["left"]]
 
     def optimise(
         self,
@@ -467,13 +490,14 @@ class Stereo:
         """The tiles that the memory suffices for; one if it suffices for everything."""
         height, width, _ = left.shape
         method = cast(str, options.method)
+        views = len(options.views)
         # A warm start keeps two volumes from one frame to the next.
         beside = 0
         if warm is not None and method == "crf":
             volume = height * width * label_range.count * self.model.dtype.itemsize
             beside = max(2 * volume - warm.kept_bytes, 0)
         if volumes:  # which are complete, or of no use
-            self._require_memory(left, label_range, method)
+            self._require_memory(left, label_range, method, views)
             return whole(height, width)
         return tiles_that_fit(
             self.model,
@@ -485,13 +509,35 @@ class Stereo:
             self.threads,
             max_memory,
             beside,
+            views,
         )
 
-    def _require_memory(self, left: np.ndarray, label_range: LabelRange, method: str) -> None:
+    def _telling(
+        self,
+        on_progress: OnProgress,
+        on_tile: OnTile | None,
+        clock: StageClock,
+        tiles: Sequence[ImageTile],
+        label_count: int,
+        options: MatchOptions,
+    ) -> OnTile:
+        """Let ``clock`` tell ``on_progress`` how far the work is; what to call before each tile."""
+        asked = cast(str, options.method), cast(int, options.iterations)
+        views = len(options.views)
+        # Tiles are of one view; without them the features of both views are computed once.
+        at_once, passes = (1, views) if len(tiles) > 1 else (views, 1)
+        work = [stage_work(self.model, tile, label_count, *asked, at_once) for tile in tiles]
+        shares = WorkShares(on_progress, passes * work)
+        clock.listen(shares.begin_stage)
+        return shares.telling_tiles(on_tile)
+
+    def _require_memory(
+        self, left: np.ndarray, label_range: LabelRange, method: str, views: int = 1
+    ) -> None:
         """Refuse a pair that does not fit, before the work."""
         height, width, _ = left.shape
         require_memory(
-            self.model, height, width, label_range.count, self.backend, method, self.threads
+            self.model, height, width, label_range.count, self.backend, method, self.threads, views
         )
 
 

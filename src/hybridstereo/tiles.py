@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .features import Statistics, Window, padding_of
 from .labels import LabelRange
@@ -62,24 +62,24 @@ class Extent:
 
 @dataclass(frozen=True)
 class ImageTile:
-    """A part of the left image, and the columns of the right one that its labels look at.
+    """A part of an image, and the columns of the other view's that its labels look at.
 
     Attributes
     ----------
     rows, columns
-        Of the left image.
-    right
-        First column of the right image, and the one after the last.
+        Of the image.
+    other
+        First column of the other image, and the one after the last.
     """
 
     rows: Extent
     columns: Extent
-    right: tuple[int, int]
+    other: tuple[int, int]
 
     @property
     def shift(self) -> int:
         """By how much disparities are smaller between the two parts."""
-        return self.columns.begin - self.right[0]
+        return self.columns.begin - self.other[0]
 
 
 @dataclass(frozen=True)
@@ -142,9 +142,20 @@ def plan_tiles(
     """
     overlap, reach = overlap_of(model), network_reach(model)
     return [
-        ImageTile(rows, columns, _right_columns(columns, width, label_range, reach))
+        ImageTile(rows, columns, _other_columns(columns, width, label_range, reach))
         for rows in _divide(height, most[0], overlap, _FEWEST_ROWS)
         for columns in _divide(width, most[1], overlap, _FEWEST_COLUMNS)
+    ]
+
+
+def looking_from(
+    tiles: Sequence[ImageTile], width: int, label_range: LabelRange, model: StereoModel
+) -> list[ImageTile]:
+    """The same tiles of either view, given the labels with which it is matched to the other."""
+    reach = network_reach(model)
+    return [
+        replace(tile, other=_other_columns(tile.columns, width, label_range, reach))
+        for tile in tiles
     ]
 
 
@@ -158,10 +169,10 @@ def fewest_columns(model: StereoModel) -> int:
     return 2 * overlap_of(model) + _FEWEST_COLUMNS
 
 
-def widest_right(width: int, most: int, label_range: LabelRange, model: StereoModel) -> int:
-    """How many columns of the right view the tiles need that have ``most`` of the left one."""
+def widest_other(width: int, most: int, label_range: LabelRange, model: StereoModel) -> int:
+    """How many columns of the other view the tiles need that have ``most`` of their own."""
     parts = (
-        _right_columns(columns, width, label_range, network_reach(model))
+        _other_columns(columns, width, label_range, network_reach(model))
         for columns in _divide(width, most, overlap_of(model), _FEWEST_COLUMNS)
     )
     return max(last - first for first, last in parts)
@@ -194,10 +205,10 @@ def _divide(length: int, most: int, overlap: int, fewest: int) -> list[Extent]:
     ]
 
 
-def _right_columns(
+def _other_columns(
     columns: Extent, width: int, label_range: LabelRange, reach: int
 ) -> tuple[int, int]:
-    """The columns of the right view that labels of these look at, and what the networks see.
+    """The columns of the other view that labels of these look at, and what the networks see.
 
     Labels that look outside the view do so in the part, too: it ends where the view does, or
     beyond what any label looks at.

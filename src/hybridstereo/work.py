@@ -22,7 +22,12 @@ _PRODUCT, _SCORE, _ITERATION, _READ_OUT, _SUM, _INPUT = 0.014, 6.0, 2.6, 2.2, 0.
 
 
 def stage_work(
-    model: StereoModel, tile: ImageTile, count: int, method: str = "crf", iterations: int = 5
+    model: StereoModel,
+    tile: ImageTile,
+    count: int,
+    method: str = "crf",
+    iterations: int = 5,
+    views: int = 1,
 ) -> dict[str, float]:
     """Estimated nanoseconds of each stage of a tile, in their order.
 
@@ -34,15 +39,17 @@ def stage_work(
         Of how many pixels.
     count
         The number of labels.
+    views
+        2 if the maps of both are computed.
     """
     height, left = tile.rows.length, tile.columns.length
-    right = tile.right[1] - tile.right[0]
+    right = tile.other[1] - tile.other[0]
     pixels, both = height * left, height * (left + right)
     products = _products(model.unary)
     work = {
         "input": _INPUT * both,
         "unary_cnn": _PRODUCT * products * both,
-        "correlation": _SCORE * pixels * count,
+        "correlation": views * _SCORE * pixels * count,
     }
     levels = len(model.config.pyramid)
     if levels:
@@ -51,15 +58,15 @@ def stage_work(
         work["pyramid"] = (
             network * (work["input"] + work["unary_cnn"])
             + volume * work["correlation"]
-            + _SUM * pixels * count
+            + views * _SUM * pixels * count
         )
     if method == "crf":
         edges = model.edges
         kind = "contrast" if edges.kind == "contrast" else "pairwise_cnn"
-        work[kind] = (_INPUT + _PRODUCT * _products(edges.layers)) * pixels
-        work["crf"] = (_ITERATION * iterations + _READ_OUT) * pixels * count
+        work[kind] = views * (_INPUT + _PRODUCT * _products(edges.layers)) * pixels
+        work["crf"] = views * (_ITERATION * iterations + _READ_OUT) * pixels * count
     else:
-        work["argmax"] = _READ_OUT * pixels * count
+        work["argmax"] = views * _READ_OUT * pixels * count
     return work
 
 

@@ -49,7 +49,12 @@ RECEIVERS = {
 
 # Options whose default is not that of a parameter of the same name, and why.
 UNTIED = {
-    ("infer", "output"): "named after the left image",
+    ("infer", "maps"): "named after the left image",
+    ("infer", "scale_bar"): "how to draw afterwards",
+    ("infer", "quiet"): "what to print",
+    ("infer", "verbose"): "what to print",
+    ("infer", "confidence"): "a file here, a flag of MatchOptions",
+    ("infer", "valid"): "a file here, the flag `validity` of MatchOptions",
     ("infer", "color"): "named after the left image, unless --output is given",
     ("infer", "disparities"): "auto, which is what the library does where no data set speaks",
     ("infer", "color_range"): "the two ends of io.color.colorize",
@@ -130,6 +135,7 @@ CHOICES = {
     ("bench", "compare"): "hybridstereo.bench.peers:PEERS",
 }
 UNTIED_CHOICES = {
+    ("infer", "view"): "those of options.VIEWS and 'both', which MatchOptions checks",
     ("infer", "formats"): "io.disparity.MAP_SUFFIXES without the dot and the second name of .tif",
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",

@@ -47,6 +47,37 @@ def as_json(capsys, *arguments):
 # --- data sets -------------------------------------------------------------------------------
 
 
+def test_confidence_and_filling(capsys, middlebury, tmp_path):
+    arguments = ["middlebury", "--root", middlebury, "--model", "census", "--baseline", "argmax"]
+    report = tmp_path / "report"
+    code, data = as_json(capsys, *arguments, "--confidence", "--fill", "--report", report)
+    assert code == 0
+    figures = {x["method"]: x["figures"] for x in data["results"] if x["scene"] == "Pipes"}
+    of_model = figures["census"]
+    assert of_model["bad1_all"] < of_model["bad1_all_unfilled"]
+    assert 0 <= of_model["ausc_best"] <= of_model["ausc"] < of_model["bad1_all_unfilled"]
+    assert 50 < of_model["density1"] <= 100
+    assert "ausc" not in figures["census argmax"]
+    assert "bad1_all_unfilled" in figures["census argmax"]
+    curve = data["sparsification"]["curves"]["census"]
+    assert len(curve) == len(data["sparsification"]["kept"]) == 100
+    assert np.mean(curve) == pytest.approx(
+        np.mean([x["figures"]["ausc"] for x in data["results"] if x["method"] == "census"])
+    )
+    page = (report / "report.html").read_text("utf-8")
+    assert "Sparsification curves of census" in page
+    assert "left-right check, filled" in page
+    code, out, _ = run(capsys, "eval", *arguments, "--lr-check")
+    assert code == 0
+    assert "bad1 all unfilled" in out
+    assert "ausc" not in out
+    for others in (["--components"], ["a.pfm", "b.pfm"]):
+        target = arguments[:5] + others if others[0] == "--components" else others
+        code, _, err = run(capsys, "eval", *target, "--fill")
+        assert code == 2
+        assert "need a DATASET" in err
+
+
 def test_models_and_baselines_in_one_table(capsys, middlebury):
     code, out, err = run(
         capsys, "eval", "middlebury", "--root", middlebury, "--baseline", "sgbm,sgbm-hh,bm,argmax",

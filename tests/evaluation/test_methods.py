@@ -145,3 +145,20 @@ def test_volume_needs_the_left_image(tmp_path, backend, scene):
     method = VolumesMethod("v", tmp_path, Stereo(census_model(), backend))
     with pytest.raises(InputError, match="left image"):
         method.compute(scene, truth_pair(np.zeros((2, 2))))
+
+
+def test_checked_filled_and_confident_maps_of_a_model(scene, target):
+    stereo = Stereo(census_model(), "cpu")
+    plain = ModelMethod("m", stereo).compute(scene, target)
+    assert plain.unfilled is None
+    assert plain.confidence is None
+    options = MatchOptions(fill=True, confidence=True)
+    method = ModelMethod("m", stereo, options)
+    filled = method.compute(scene, target)
+    assert "left-right check, filled" in method.info.settings
+    np.testing.assert_array_equal(filled.unfilled, plain.disparity)
+    assert np.isfinite(filled.disparity).all()
+    assert (filled.disparity != plain.disparity).any()
+    assert filled.confidence.shape == plain.disparity.shape
+    checked = ModelMethod("m", stereo, MatchOptions(lr_check=True)).compute(scene, target)
+    assert not np.isfinite(checked.disparity).all()

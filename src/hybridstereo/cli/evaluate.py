@@ -132,6 +132,24 @@ if TYPE_CHECKING:
     help="Correct rows of the right views that lie too high or too low, for every method.",
 )
 @click.option(
+    "--confidence",
+    is_flag=True,
+    help="How well the models' confidence tells bad pixels: area under the sparsification curve, "
+    "density at 1 % error. Their CRF runs for the right view as well.",
+)
+@click.option(
+    "--lr-check",
+    is_flag=True,
+    help="Score the models' maps without the pixels that the right view does not confirm, beside "
+    "their figures with them.",
+)
+@click.option(
+    "--fill",
+    is_flag=True,
+    help="Score the models' maps with those pixels filled from the background, beside their "
+    "figures without filling.",
+)
+@click.option(
     "--components",
     is_flag=True,
     help="The paper's table: CNN, +CRF, +Joint, +PW, refined and not; with a pyramid, +pyramid as "
@@ -181,7 +199,7 @@ def evaluate(
     if submission is not None:
         _submit(context, targets, roots, submission, eval_options)
         return
-    _check_targets(targets, gt, mask, rules, components, eval_options.rectify)
+    _check_targets(targets, gt, mask, rules, components, eval_options)
     sinks = _sinks(report)
     mask_path = None if mask is None else Path(mask)
     table = None
@@ -215,7 +233,7 @@ def _check_targets(
     mask: str | None,
     rules: str | None,
     components: bool,
-    rectify: bool,
+    options: EvalOptions,
 ) -> None:
     if len(targets) > 2 or (targets and gt is not None) or not (targets or gt is not None):
         raise click.UsageError("Give one DATASET, or PRED and GT, or --pred DIR and --gt DIR.")
@@ -223,8 +241,12 @@ def _check_targets(
         raise click.UsageError("A data set has its own masks and rules: leave out --mask, --rules.")
     if components and len(targets) != 1:
         raise click.UsageError("--components needs a DATASET.")
-    if rectify and len(targets) != 1:
+    if options.rectify and len(targets) != 1:
         raise click.UsageError("--rectify needs a DATASET, whose right views it corrects.")
+    if options.match.compares_views and (components or len(targets) != 1):
+        raise click.UsageError(
+            "--confidence, --lr-check and --fill need a DATASET, and do not go with --components."
+        )
 
 
 def _print(compared: Comparison, table: ComponentTable | None, as_json: bool, as_csv: bool) -> None:
@@ -300,7 +322,10 @@ def _options(options: dict[str, Any]) -> EvalOptions:
     from ..evaluation.compare import EvalOptions
     from ..options import MatchOptions
 
-    names = ("disparities", "paper_labels", "iterations", "refine")
+    names = (
+        *("disparities", "paper_labels", "iterations", "refine"),
+        *("confidence", "lr_check", "fill"),
+    )
     match = MatchOptions(**{name: options.pop(name) for name in names})
     if options.pop("label_range") == "auto" and match.disparities is None:
         match = replace(match, disparities="auto")

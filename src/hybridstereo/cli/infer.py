@@ -19,6 +19,13 @@ from .check import tell_findings
 from .infer_depth import DepthRequest, depth_options, rig_report
 from .infer_pairs import many_pairs
 from .infer_report import closing_line, infer_report, tell_details, tell_range
+from .infer_views import (
+    ViewOptions,
+    results_of_views,
+    right_name,
+    view_options,
+    write_views,
+)
 from .options import (
     ByteCount,
     LabelCount,
@@ -120,6 +127,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
 )
 @refine_option
+@view_options
 @click.option(
     "--rectify",
     is_flag=True,
@@ -190,6 +198,11 @@ def infer(
     scale_bar: bool,
     model: str,
     depth_request: DepthRequest,
+    view: str,
+    confidence: str | None,
+    valid: str | None,
+    lr_check: bool,
+    fill: bool,
     rectify: bool,
     check: bool,
     strict: bool,
@@ -208,9 +221,9 @@ def infer(
 ) -> None:
     """Compute the disparity map of the LEFT image of a rectified pair.
 
-    Left pixel x matches right pixel x - d. LEFT or RIGHT may be '-' to read that image from
-    standard input. Images may be 8 or 16 bit, or floating point in [0, 1]; grey or
-    colour; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM.
+    Left pixel x matches right pixel x - d. --view right gives the map of the RIGHT image. LEFT or
+    RIGHT may be '-' to read that image from standard input. Images may be 8 or 16 bit, or floating
+    point in [0, 1]; grey or colour; PNG, JPEG, WebP, TIFF, BMP, PPM or PGM.
 
     With --out-dir, many pairs: LEFT and RIGHT are two folders, or two patterns in quotes
     ('left/*.png' 'right/*.png'), or --pairs says where the pairs are. A pair that fails is
@@ -231,8 +244,9 @@ def infer(
         raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
     if quiet and verbose:
         raise click.UsageError("--quiet and --verbose contradict each other.")
+    views = ViewOptions(view, confidence, valid, lr_check, fill)
     if not maps:
-        default_map, default_color = _default_outputs(left)
+        default_map, default_color = _default_outputs(str(right) if view == "right" else left)
         maps, color = (default_map,), color or default_color
     if scale_bar and color is None:
         raise click.UsageError("--scale-bar belongs to a colour picture: give --color, too.")
@@ -248,15 +262,19 @@ def infer(
     from ..options import MatchOptions
     from ..stereo import Stereo
 
-    others = (color, save_volume, save_volume_crf, *depth_request.outputs)
-    paths = (*maps, *(x for x in others if x is not None))
+    views.check(maps, volume, depth_request.ply)
+    pictures = [path for path in (*maps, color) if path is not None]
+    if view == "both":
+        pictures += [right_name(path) for path in pictures]
+    others = (*views.outputs, save_volume, save_volume_crf, *depth_request.outputs)
+    paths = (*pictures, *(x for x in others if x is not None))
     _check_outputs(maps, color, save_volume, save_volume_crf)
     depth_request.check_outputs()
     check_distinct(inputs=(left, right, volume, *depth_request.inputs), outputs=paths)
     progress = MapProgress(quiet=quiet)
     stereo = Stereo(model, device, threads)
     announce_device(device, progress.message)
-    settings = MatchOptions(**options)
+    settings = MatchOptions(**options, **views.matching)
     method = str(settings.resolved(stereo.model.config).method)
     if save_volume_crf is not None and method != "crf":
         raise InputError(
@@ -298,7 +316,8 @@ def infer(
         result = replace(result, seconds={**clock.seconds, **result.seconds})
         show("writing")
         replaced = [path for path in paths if path != "-" and os.path.exists(path)]
-        outputs = _write_map(result, maps, color, color_range, scale_bar)
+        outputs = _write_maps(result, maps, color, color_range, scale_bar)
+        outputs |= write_views(result, views)
         outputs |= depth_request.write(result, rig, image, progress.message)
         for name, path, values in (
             ("volume", save_volume, result.costs),
@@ -392,23 +411,29 @@ def _optimise(
     )
 
 
-def _write_map(
+def _write_maps(
     result: StereoResult,
     maps: Sequence[str],
     color: str | None,
     color_range: tuple[float, float] | None,
     scale_bar: bool,
 ) -> dict[str, str]:
-    """Write the map and its picture; returns what was written where, of several maps the first."""
+    """Write maps and their picture, of both views if there are both; returns what went where.
+
+    Of several maps of one view it is the first.
+    """
     from ..display import map_picture
     from ..io.images import write_image
 
     outputs: dict[str, str] = {}
-    for path in maps:
-        result.save(path)
-        if path != "-":
-            outputs.setdefault("disparity", path)
-    if color is not None:
-        write_image(color, map_picture(result.disparity, color_range, scale_bar))
-        outputs["color"] = color
+    for suffix, of_view in results_of_views(result):
+        for path in maps:
+            name = right_name(path) if suffix else path
+            of_view.save(name)
+            if name != "-":
+                outputs.setdefault("disparity" + suffix, name)
+        if color is not None:
+            name = right_name(color) if suffix else color
+            write_image(name, map_picture(of_view.disparity, color_range, scale_bar))
+            outputs["color" + suffix] = name
     return outputs

@@ -23,6 +23,7 @@ from .check import finding_reports
 from .exits import EXIT_INCOMPLETE
 from .infer_depth import depth_request, rig_report
 from .infer_report import MANY_AT_ENDS, Tell, infer_report
+from .infer_views import asked_views
 from .options import CommaSeparated, announce_device
 from .progress import Progress, format_duration
 from .text import with_flags
@@ -162,7 +163,10 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         output.check(str(folder))
     stereo = Stereo(params["model"], params["device"], params["threads"])
     announce_device(params["device"])
-    options = MatchOptions(**{field.name: params[field.name] for field in fields(MatchOptions)})
+    views = asked_views(params)
+    views.check_many(params["ply"])
+    others = [field.name for field in fields(MatchOptions) if field.name not in views.matching]
+    options = MatchOptions(**{name: params[name] for name in others}, **views.matching)
     method = str(options.resolved(stereo.model.config).method)
     if params["save_volume_crf"] is not None and method != "crf":
         raise InputError(
@@ -229,11 +233,13 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
     from ..batch.outputs import (
         NAME,
         ColorFile,
+        ConfidenceFile,
         CostsFile,
         DepthFile,
         DisparityFile,
         MinorantFile,
         PointsFile,
+        ValidityFile,
     )
 
     maps = list(params["maps"])
@@ -242,6 +248,10 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
     outputs: list[Output] = [DisparityFile(pattern) for pattern in maps]
     if params["color"] is not None:
         outputs.append(ColorFile(params["color"], params["color_range"], params["scale_bar"]))
+    if params["confidence"] is not None:
+        outputs.append(ConfidenceFile(params["confidence"]))
+    if params["valid"] is not None:
+        outputs.append(ValidityFile(params["valid"]))
     if params["save_volume"] is not None:
         outputs.append(CostsFile(params["save_volume"]))
     if params["save_volume_crf"] is not None:

@@ -105,6 +105,7 @@ def infer_report(
     from ..kernels import max_threads
     from ..memory import inference_memory
     from ..system import peak_memory
+    from .infer_views import views_report
 
     height, width = result.disparity.shape
     label_range = result.label_range
@@ -126,6 +127,7 @@ def infer_report(
             "from": result.range_from,
             "at_ends": result.at_range_ends,
         },
+        **views_report(result),
         "rectification": None if result.rectification is None else result.rectification.as_dict(),
         "check": None if findings is None else finding_reports(findings),
         "tiles": result.tiles,
@@ -137,7 +139,13 @@ def infer_report(
             "peak_bytes": peak_memory(),
             "volume_bytes": height * width * label_range.count * 4,
             "estimated_bytes": inference_memory(
-                stereo.model, height, width, label_range.count, method, stereo.threads
+                stereo.model,
+                height,
+                width,
+                label_range.count,
+                method,
+                stereo.threads,
+                1 if result.validity is None and result.right is None else 2,
             ),
         },
     }

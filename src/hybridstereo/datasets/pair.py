@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hybridstereo.errors import InputError
 from hybridstereo.features import Statistics, Window
 from hybridstereo.rectification import Camera, Rectification
+from hybridstereo.validity import view_difference
 
 FloatImage = NDArray[np.float32]
 Disparity = NDArray[np.float32]
@@ -237,16 +238,7 @@ def agree(disparity: Disparity, other: Disparity, direction: int) -> Mask:
         right view.
 
     """
-    known = np.isfinite(disparity)
-    match = np.arange(disparity.shape[1]) + direction * np.where(known, disparity, 0.0)
-    seen = np.zeros(disparity.shape, np.bool_)
-    # The point lies between two pixels of the other view; one may belong to another surface.
-    for neighbour in (np.floor(match), np.ceil(match)):
-        column, inside = _inside(neighbour, known)
-        there = np.take_along_axis(other, column, axis=1)
-        with np.errstate(invalid="ignore"):  # both unknown
-            seen |= inside & (np.abs(there - disparity) <= _CONSISTENT)
-    return seen
+    return np.abs(view_difference(disparity, other, direction)) <= _CONSISTENT
 
 
 def in_front(disparity: Disparity) -> Mask:

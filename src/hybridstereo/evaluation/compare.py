@@ -226,7 +226,8 @@ def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
     methods: list[Method] = []
     if models:
         methods += [ModelMethod(name, stereo, options.match) for name, stereo in loaded]
-    alone = replace(options.match, method="argmax")
+    # What the CRF knows is not there without it.
+    alone = replace(options.match, method="argmax", confidence=False)
     for name in options.baselines:
         if name == "argmax":
             methods += [ModelMethod(f"{x} argmax", stereo, alone, True) for x, stereo in loaded]

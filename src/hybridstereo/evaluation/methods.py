@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +25,24 @@ from .scenes import Scene, find_file
 
 @dataclass(frozen=True)
 class Outcome:
-    """A disparity map (H, W), +inf where invalid, and its computing time, if it was computed."""
+    """What a method gives for a scene.
+
+    Attributes
+    ----------
+    disparity
+        (H, W), +inf where invalid.
+    seconds
+        Computing time; None if the map was read.
+    unfilled
+        The map before the left-right check or filling changed it; None if nothing did.
+    confidence
+        (H, W) in [0, 1], of the map before that; None unless asked for.
+    """
 
     disparity: np.ndarray
     seconds: float | None
+    unfilled: np.ndarray | None = None
+    confidence: np.ndarray | None = None
 
 
 class Method(Protocol):
@@ -69,18 +84,27 @@ class ModelMethod:
     def compute(self, scene: Scene, pair: StereoPair) -> Outcome:
         """The map of the model with the labels of the scene."""
         result = self.match(pair)
-        return Outcome(result.disparity, sum(result.seconds.values()))
+        seconds = sum(result.seconds.values())
+        if not (self._options.lr_check or self._options.fill):
+            return Outcome(result.disparity, seconds, confidence=result.confidence)
+        begin = time.perf_counter()
+        final = result.filled() if self._options.fill else result.masked()
+        seconds += time.perf_counter() - begin
+        return Outcome(final.disparity, seconds, result.disparity, result.confidence)
 
     def match(self, pair: StereoPair) -> StereoResult:
-        """Everything that the model gives for a scene, with the labels of the scene."""
+        """Everything that the model gives for a scene, with the labels of the scene.
+
+        The map is not masked or filled yet: `compute` needs it before that, too.
+        """
         left, right = pair.images()
+        checks = self._options.lr_check or self._options.fill
+        options = replace(self._options, validity=checks, lr_check=False, fill=False)
         if not self._warm:  # or the first image would pay for compilation
-            small = replace(self._options, disparities=8, paper_labels=False)
+            small = replace(options, disparities=8, paper_labels=False)
             self._stereo.match(left[:24, :40], right[:24, :40], **vars(small))
             self._warm = True
-        return self._stereo.match(
-            left, right, **vars(self._options), search_range=pair.search_range
-        )
+        return self._stereo.match(left, right, **vars(options), search_range=pair.search_range)
 
     def _describe(self) -> str:
         config = self._stereo.model.config
@@ -98,6 +122,8 @@ class ModelMethod:
             parts.append("range found in each pair")
         if options.paper_labels:
             parts.append("labels rounded as in the paper")
+        if options.fill or options.lr_check:
+            parts.append("left-right check" + (", filled" if options.fill else ""))
         return ", ".join([*parts, self._stereo.device])
 
 

@@ -2,7 +2,9 @@
 
 Names of figures: those of `Scores.as_dict` are over non-occluded pixels, or over all known ones
 where nothing is known about occlusion; with ``_all`` they are over all known pixels, occluded ones
-included.  D1 is always named ``d1_noc`` and ``d1_all`` where both can exist.
+included.  D1 is always named ``d1_noc`` and ``d1_all`` where both can exist.  With ``_unfilled``
+they are those of the map before the left-right check or filling.  ``ausc``, ``ausc_best`` and
+``density1`` are about the confidence, over all known pixels.
 
 Means: the plain name is the benchmark's own mean (Middlebury v3: weighted; others: each image
 counts the same), ``_pooled`` means that each pixel counts the same (KITTI 2015's leaderboard).
@@ -11,7 +13,7 @@ counts the same), ``_pooled`` means that each pixel counts the same (KITTI 2015'
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +23,15 @@ from ..errors import InputError
 from ..metrics import (
     MIDDLEBURY_V3_WEIGHTS,
     Scores,
+    Sparsification,
     fill_background,
     middlebury_mean,
+    outliers,
     pooled,
     score,
     score_kitti,
     score_middlebury,
+    sparsification,
 )
 from .results import CURVE_ERRORS, Figures
 
@@ -59,25 +64,36 @@ class Rules:
 
 
 _ERRORS = ("avgerr", "rms", "a50", "a90", "a99")
+_CONFIDENCE = ("ausc", "ausc_best", "density1")
+_DENSITY_ERROR = 1.0  # percent of bad pixels for ``density1``
 
 RULES = {
     "kitti": Rules(
         "kitti",
         "KITTI's rules (holes filled)",
         "d1_noc",
-        ("d1", "d1_noc", "d1_all", "bad2", "bad3", "bad4", "avgerr", "a99", "invalid"),
+        (
+            *("d1", "d1_noc", "d1_all", "bad2", "bad3", "bad4", "avgerr", "a99", "invalid"),
+            *("d1_unfilled", "d1_noc_unfilled", "d1_all_unfilled", *_CONFIDENCE),
+        ),
     ),
     "middlebury": Rules(
         "middlebury",
         "Middlebury's rules (clipped to ndisp)",
         "bad1",
-        ("bad0.5", "bad1", "bad2", "bad4", "bad1_all", *_ERRORS, "invalid"),
+        (
+            *("bad0.5", "bad1", "bad2", "bad4", "bad1_all", *_ERRORS, "invalid"),
+            *("bad1_unfilled", "bad1_all_unfilled", *_CONFIDENCE),
+        ),
     ),
     "plain": Rules(
         "plain",
         "no filling, no clipping",
         "bad1",
-        ("bad0.5", "bad1", "bad2", "bad3", "bad4", "d1", "d1_noc", "bad1_all", *_ERRORS, "invalid"),
+        (
+            *("bad0.5", "bad1", "bad2", "bad3", "bad4", "d1", "d1_noc", "bad1_all"),
+            *(*_ERRORS, "invalid", "bad1_unfilled", "bad1_all_unfilled", *_CONFIDENCE),
+        ),
     ),
 }
 
@@ -95,18 +111,38 @@ def dataset_rules(dataset: str) -> Rules:
 class SceneScores:
     """The counts of one map: over non-occluded (or all known) pixels, and over all if they differ.
 
-    ``masked`` says whether the first are non-occluded ones.
+    Attributes
+    ----------
+    main, everywhere
+        The counts.
+    masked
+        Whether the first are over non-occluded pixels.
+    unfilled
+        Of the map before the left-right check or filling; None if nothing changed it.
+    by_confidence, best_order
+        What is left of the error when only the most confident pixels are kept, and at best; None
+        without a confidence.
     """
 
     main: Scores
     everywhere: Scores | None
     masked: bool
+    unfilled: SceneScores | None = None
+    by_confidence: Sparsification | None = None
+    best_order: Sparsification | None = None
 
     def figures(self) -> Figures:
         """All figures by name."""
         figures = _named(self.main, "", "_noc" if self.masked else "")
         if self.everywhere is not None:
             figures |= _named(self.everywhere, "_all", "_all")
+        if self.unfilled is not None:
+            before = self.unfilled.figures()
+            names = [name for name in before if name.startswith(("bad", "d1"))]
+            figures |= {f"{name}_unfilled": before[name] for name in names}
+        if self.by_confidence is not None and self.best_order is not None:
+            figures |= {"ausc": self.by_confidence.area, "ausc_best": self.best_order.area}
+            figures["density1"] = self.by_confidence.density(_DENSITY_ERROR)
         return figures
 
 
@@ -117,13 +153,48 @@ def _named(scores: Scores, suffix: str, d1_suffix: str) -> Figures:
     }
 
 
-def score_scene(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> SceneScores:
-    """Compare a map with the truth of a scene by the rules of a benchmark."""
+def score_scene(
+    rules: Rules,
+    disparity: np.ndarray,
+    pair: StereoPair,
+    unfilled: np.ndarray | None = None,
+    confidence: np.ndarray | None = None,
+) -> SceneScores:
+    """Compare a map with the truth of a scene by the rules of a benchmark.
+
+    Parameters
+    ----------
+    rules
+        Of the benchmark.
+    disparity
+        (H, W), the map.
+    pair
+        The truth.
+    unfilled
+        The map before the left-right check or filling, if something changed it.
+    confidence
+        (H, W), of the map before that, if there is one.
+    """
     main = _score(rules, disparity, pair, pair.valid)
-    everywhere = None
+    everywhere = by_confidence = best_order = None
     if pair.knows_occlusion and pair.covers_occluded:
         everywhere = _score(rules, disparity, pair, None)
-    return SceneScores(main, everywhere, pair.knows_occlusion)
+    before = None if unfilled is None else score_scene(rules, unfilled, pair)
+    if confidence is not None:
+        known = np.isfinite(pair.disparity)
+        bad = _bad_pixels(rules, disparity if unfilled is None else unfilled, pair)[known]
+        by_confidence, best_order = (sparsification(x, bad) for x in (confidence[known], ~bad))
+    return SceneScores(main, everywhere, pair.knows_occlusion, before, by_confidence, best_order)
+
+
+def _bad_pixels(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> np.ndarray:
+    """Where the figure that the benchmark ranks by counts an error, bool (H, W)."""
+    guess = _treated(rules, disparity, pair)
+    if rules.primary.startswith("d1"):
+        return outliers(guess, pair.disparity)
+    threshold = float(rules.primary.removeprefix("bad"))
+    with np.errstate(invalid="ignore"):  # unknown truth
+        return ~(np.abs(guess.astype(np.float64) - pair.disparity) <= threshold)
 
 
 def _score(
@@ -152,15 +223,29 @@ def error_curve(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> np.nda
 
     ``disparity`` has the size of the truth.  NaN if nothing is evaluated.
     """
-    guess = fill_background(disparity) if rules.name == "kitti" else disparity
-    if rules.name == "middlebury":
-        clipped = np.clip(guess, 0, pair.search_range)
-        guess = np.where(np.isfinite(guess), clipped, np.inf)
+    guess = _treated(rules, disparity, pair)
     errors = np.abs(guess[pair.valid].astype(np.float64) - pair.disparity[pair.valid])
     errors[~np.isfinite(errors)] = np.inf
     if errors.size == 0:
         return np.full(CURVE_ERRORS.shape, np.nan)
     return 100.0 * np.searchsorted(np.sort(errors), CURVE_ERRORS, side="right") / errors.size
+
+
+def _treated(rules: Rules, disparity: np.ndarray, pair: StereoPair) -> np.ndarray:
+    """A map of the truth's size as a benchmark compares it: holes filled, or clipped."""
+    if rules.name == "kitti":
+        return fill_background(disparity)
+    if rules.name == "middlebury":
+        clipped = np.clip(disparity, 0, pair.search_range)
+        return np.where(np.isfinite(disparity), clipped, np.inf)
+    return disparity
+
+
+def mean_sparsification(scores: Iterable[SceneScores]) -> np.ndarray | None:
+    """The mean of the scenes' sparsification curves; None if there is none."""
+    curves = [one.by_confidence.curve for one in scores if one.by_confidence is not None]
+    known = [curve for curve in curves if np.isfinite(curve).all()]
+    return np.mean(known, axis=0) if known else None
 
 
 def mean_name(rules: Rules, scenes: Sequence[str]) -> str:

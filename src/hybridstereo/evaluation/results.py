@@ -84,6 +84,9 @@ class Evaluation:
     rectifications
         By scene, how the right view that all methods were given was corrected; empty if that was
         not asked for.
+    sparsification
+        By method that has a confidence, the mean of its scenes' sparsification curves, at
+        `hybridstereo.metrics.SPARSIFICATION_SHARES`.
     """
 
     dataset: str
@@ -94,6 +97,7 @@ class Evaluation:
     primary: str
     mean_name: str = "mean"
     rectifications: dict[str, Rectification] = field(default_factory=dict)
+    sparsification: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def failures(self) -> list[SceneResult]:

@@ -17,6 +17,7 @@ from .protocol import (
     error_curve,
     mean_figures,
     mean_name,
+    mean_sparsification,
     score_scene,
 )
 from .results import Evaluation, SceneResult, Sink
@@ -97,6 +98,11 @@ def run(
         rules.primary_of(measured),
         mean_name(rules, [scene.name for scene in scenes]),
         rectifications,
+        {
+            name: curve
+            for name, by_scene in scores.items()
+            if (curve := mean_sparsification(by_scene.values())) is not None
+        },
     )
     for sink in sinks:
         sink.finish(evaluation)
@@ -107,4 +113,5 @@ def _run_one(
     rules: Rules, scene: Scene, pair: StereoPair, method: Method
 ) -> tuple[Outcome, SceneScores]:
     outcome = method.compute(scene, pair)
-    return outcome, score_scene(rules, outcome.disparity, pair)
+    scored = score_scene(rules, outcome.disparity, pair, outcome.unfilled, outcome.confidence)
+    return outcome, scored

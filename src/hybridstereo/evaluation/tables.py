@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ..metrics import SPARSIFICATION_SHARES
 from ..tables import RULE, aligned
 from .protocol import Rules
 from .results import Evaluation, SceneResult
@@ -82,6 +83,12 @@ def as_dict(evaluation: Evaluation) -> dict[str, Any]:
         "rectifications": {
             scene: found.as_dict() for scene, found in evaluation.rectifications.items()
         },
+        "sparsification": {
+            "kept": [round(share, 2) for share in SPARSIFICATION_SHARES.tolist()],
+            "curves": {name: curve.tolist() for name, curve in evaluation.sparsification.items()},
+        }
+        if evaluation.sparsification
+        else None,
         "failed": len(evaluation.failures),
     }
 

@@ -17,7 +17,12 @@ import hybridstereo.evaluation.report.html as report_module
 from hybridstereo.datasets import StereoPair
 from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.errors import OutputError
-from hybridstereo.evaluation.report.charts import ChartPoint, curve_chart, scatter_chart
+from hybridstereo.evaluation.report.charts import (
+    ChartPoint,
+    curve_chart,
+    scatter_chart,
+    sparsification_chart,
+)
 from hybridstereo.evaluation.report.html import HtmlReport
 from hybridstereo.evaluation.report.pictures import (
     ERROR_STYLES,
@@ -331,6 +336,19 @@ def test_range_of_an_unknown_or_flat_truth():
 
 
 # ---- charts and words ----
+
+
+def test_sparsification_chart_has_the_colours_of_the_table():
+    shares = [0.25, 0.5, 1.0]
+    svg = sparsification_chart(shares, {"a<b": (3, np.array([0.0, 2.0, 8.0]))})
+    line = re.search(r'class="line series-3" points="([^"]*)"><title>a&lt;b', svg)
+    assert line is not None
+    places = [tuple(map(float, point.split(","))) for point in line[1].split()]
+    across, down = zip(*places, strict=True)
+    assert across[2] - across[1] == pytest.approx(2 * (across[1] - across[0]), abs=0.2)
+    assert down[0] > down[1] > down[2] > 0
+    # Nothing bad at all is a line on the axis.
+    assert "<polyline" in sparsification_chart(shares, {"perfect": (0, np.zeros(3))})
 
 
 def test_curves_end_at_100_percent_on_top():

@@ -60,14 +60,9 @@ def curve_chart(errors: Sequence[float], curves: Mapping[str, NDArray[np.floatin
     x, y = _linear(0, end, _LEFT, _WIDTH - _RIGHT), _linear(bottom, 100, _HEIGHT - _BOTTOM, _TOP)
     lines = []
     for series, (name, values) in enumerate(curves.items()):
-        if name not in known:
-            continue
-        inside = [(e, v) for e, v in zip(errors, values, strict=True) if e <= end + 1e-9]
-        path = " ".join(f"{x(e):.1f},{y(v):.1f}" for e, v in inside)
-        lines.append(
-            f'<polyline class="line {series_class(series)}" points="{path}">'
-            f"<title>{escape(name)}</title></polyline>"
-        )
+        if name in known:
+            inside = [(e, v) for e, v in zip(errors, values, strict=True) if e <= end + 1e-9]
+            lines.append(_line(name, series, inside, x, y))
     step = 10 if bottom >= 60 else 20
     frame = _frame(
         [(x(mark), f"{mark:g}") for mark in ticks(end)],
@@ -80,6 +75,44 @@ def curve_chart(errors: Sequence[float], curves: Mapping[str, NDArray[np.floatin
     drawn = f'<g clip-path="url(#plot)">{"".join(lines)}</g>'
     names = ", ".join(known)
     return _svg(f"Cumulative error curves of {names}", clip + frame + drawn)
+
+
+def sparsification_chart(
+    kept: Sequence[float], curves: Mapping[str, tuple[int, NDArray[np.floating]]]
+) -> str:
+    """Draw for each method the percentage of bad pixels among its most confident ones.
+
+    Parameters
+    ----------
+    kept
+        Shares of the pixels, ascending to 1.
+    curves
+        By method, its place in the table, and a percentage for each of the shares.
+    """
+    top = max(float(values.max()) for _, values in curves.values())
+    marks = ticks(top) if top > 0 else [0.0, 1.0]
+    top = max(top * 1.05, marks[-1])
+    x, y = _linear(0, 100, _LEFT, _WIDTH - _RIGHT), _linear(0, top, _HEIGHT - _BOTTOM, _TOP)
+    lines = [
+        _line(name, series, [(100 * k, v) for k, v in zip(kept, values, strict=True)], x, y)
+        for name, (series, values) in curves.items()
+    ]
+    frame = _frame(
+        [(x(mark), f"{mark}") for mark in range(0, 101, 20)],
+        [(y(mark), f"{mark:g}") for mark in marks],
+        "% of pixels kept, the most confident first",
+        "% of them bad",
+    )
+    return _svg(f"Sparsification curves of {', '.join(curves)}", frame + "".join(lines))
+
+
+def _line(name: str, series: int, points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
+    """A curve through points, in the colour and dash pattern of its method."""
+    path = " ".join(f"{x(across):.1f},{y(up):.1f}" for across, up in points)
+    return (
+        f'<polyline class="line {series_class(series)}" points="{path}">'
+        f"<title>{escape(name)}</title></polyline>"
+    )
 
 
 def scatter_chart(points: Sequence[ChartPoint], label: str) -> str:

@@ -18,9 +18,16 @@ import numpy as np
 
 from hybridstereo import __version__
 from hybridstereo.io.color import palette
+from hybridstereo.metrics import SPARSIFICATION_SHARES
 
 from ..results import CURVE_ERRORS, Evaluation, SceneResult
-from .charts import ChartPoint, curve_chart, scatter_chart, series_class
+from .charts import (
+    ChartPoint,
+    curve_chart,
+    scatter_chart,
+    series_class,
+    sparsification_chart,
+)
 from .pictures import (
     DISPARITY_COLORS,
     ERROR_STYLES,
@@ -101,6 +108,7 @@ def render(
             CURVE_ERRORS.tolist(), {name: one.curve for name, one in summaries.items()}
         ),
         scatter=scatter_chart(points, primary),
+        sparsification=_sparsification(evaluation),
         legend=_methods_legend(evaluation),
         primary=escape(primary),
         disparity_options=_options(DISPARITY_COLORS),
@@ -126,6 +134,23 @@ def _palettes() -> dict[str, dict[str, str]]:
         "disparity": {name: encoded(palette(name)) for name in DISPARITY_COLORS},
         "error": {name: encoded(error_palette(name)) for name in ERROR_STYLES},
     }
+
+
+def _sparsification(evaluation: Evaluation) -> str:
+    """The card of the sparsification curves, if a method has a confidence."""
+    if not evaluation.sparsification:
+        return ""
+    curves = {
+        method.name: (series, evaluation.sparsification[method.name])
+        for series, method in enumerate(evaluation.methods)
+        if method.name in evaluation.sparsification
+    }
+    chart = sparsification_chart(SPARSIFICATION_SHARES.tolist(), curves)
+    return (
+        '<figure class="card"><figcaption>Bad pixels among the most confident ones, mean of the '
+        f'scenes</figcaption>{chart}<p class="note">At the right end the error of all pixels; the '
+        "lower the curve stays, the better the confidence tells bad pixels.</p></figure>"
+    )
 
 
 def _failures(failures: Sequence[SceneResult]) -> str:

@@ -12,7 +12,17 @@ import numpy as np
 from ..results import Evaluation
 from ..spread import defeats, spread_of
 from .charts import series_class
-from .text import MAIN_GROUP, duration, group, is_percentage, label, meaning, number, short_label
+from .text import (
+    MAIN_GROUP,
+    duration,
+    group,
+    is_percentage,
+    label,
+    meaning,
+    more_is_better,
+    number,
+    short_label,
+)
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,12 @@ def summary_table(evaluation: Evaluation, summaries: Mapping[str, Summary]) -> s
     """One row per method, the best first."""
     means = evaluation.means
     names = _names(means.values(), first=evaluation.primary)
-    best = {name: min(finite_values(means.values(), name), default=math.nan) for name in names}
+    best = {
+        name: (max if more_is_better(name) else min)(
+            finite_values(means.values(), name), default=math.nan
+        )
+        for name in names
+    }
     timed = any(math.isfinite(one.seconds) for one in summaries.values())
     rows = []
     order = {method.name: series for series, method in enumerate(evaluation.methods)}

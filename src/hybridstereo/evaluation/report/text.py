@@ -9,11 +9,15 @@ _FIXED = {
     "avgerr": ("avg. error", "Mean absolute error, the end-point error (EPE)"),
     "rms": ("RMS", "Root of the mean squared error"),
     "invalid": ("invalid", "Pixels without an estimate"),
+    "ausc": ("AUSC", "Area under the sparsification curve, most confident pixels first"),
+    "density1": ("density", "Most confident pixels that can be kept with 1 % of bad ones"),
 }
 _REGIONS = {
     "noc": ("non-occ.", "non-occluded pixels"),
     "all": ("all", "all pixels with known truth"),
     "pooled": ("pooled", "all images pooled"),
+    "unfilled": ("unfilled", "before the left-right check or filling"),
+    "best": ("best", "with the best possible order"),
 }
 
 MAIN_GROUP = "main"
@@ -28,12 +32,19 @@ def group(name: str) -> str:
 
 def short_label(name: str) -> str:
     """A heading without the region, such as ``D1`` for ``d1_noc``."""
-    return _base(name.split("_")[0])[0]
+    base, *regions = name.split("_")
+    kept = [_REGIONS[part][0] for part in regions if part in ("unfilled", "best")]
+    return " ".join([_base(base)[0], *kept])
 
 
 def is_percentage(name: str) -> bool:
     """Whether a figure is a percentage of pixels; the others are errors in pixels."""
-    return re.match(r"(bad[\d.]+|d1|invalid)(_|$)", name) is not None
+    return re.match(r"(bad[\d.]+|d1|invalid|ausc|density1)(_|$)", name) is not None
+
+
+def more_is_better(name: str) -> bool:
+    """Whether a figure is no error."""
+    return name.startswith("density")
 
 
 def label(name: str) -> str:

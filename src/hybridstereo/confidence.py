@@ -1,0 +1,183 @@
+"""How likely the disparity of each pixel is right (docs/model.md 18; not in the paper).
+
+`cues_of` gathers what the CRF knows of each pixel while its volumes exist; `confidence_of` adds
+what the other view and the neighbourhood say, and turns all of it into a probability.  *Right*
+means off by at most `RIGHT_WITHIN` pixels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .confidence_weights import INTERCEPTS, WEIGHTS
+from .crf import CrfSolution
+from .disparity import join_tiles
+from .kernels import Backend
+from .opencv import cv2
+from .validity import TOLERANCE, view_difference
+
+RIGHT_WITHIN = 2.0
+"""Pixels: a disparity that is off by more is wrong."""
+
+KINDS = (0, 1)
+"""Of pixels: confirmed by the other view, and not; the weights of either stand in this order."""
+
+_BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
+# Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
+_RADII = (8, 48)
+_JUMP = 2.0  # pixels between neighbours on different surfaces
+_NO_RIVAL = 10.0  # the margin where all labels are neighbours; more than any real one
+
+
+@dataclass(frozen=True, eq=False)
+class Cues:
+    """What the CRF knows of each pixel; float32 (H, W) each.
+
+    Attributes
+    ----------
+    margin
+        By how much the best label that is no neighbour of the chosen one costs more, in the
+        minorant, whose costs include what all other pixels want.
+    row_difference
+        Pixels between the labels that the rows and the columns choose: where they differ, the
+        relaxation is not tight.
+    """
+
+    margin: np.ndarray
+    row_difference: np.ndarray
+
+    def cropped(self, rows: slice, columns: slice) -> Cues:
+        """Those of some rows and columns."""
+        return Cues(*(values[rows, columns] for values in vars(self).values()))
+
+    @classmethod
+    def joined(
+        cls, tiles: Sequence[Cues], places: Sequence[tuple[slice, slice]], shape: tuple[int, int]
+    ) -> Cues:
+        """Those of several tiles, each at its place."""
+        maps = zip(*(vars(x).values() for x in tiles), strict=True)
+        return cls(*(join_tiles(parts, places, shape) for parts in maps))
+
+
+def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
+    """Gather the cues of a solution.
+
+    It has the labels of the rows; ``step`` is pixels per label.  The minorant is read in blocks of
+    rows, so that next to no memory is needed, and brought to the host if it is on a GPU.
+    """
+    label_map, of_rows = (backend.to_host(x) for x in (solution.label_map, solution.row_label_map))
+    height, width, count = solution.minorant.shape
+    margin = np.empty((height, width), np.float32)
+    at_once = max(_BLOCK // (width * count), 1)
+    for first in range(0, height, at_once):
+        rows = np.s_[first : first + at_once]
+        chosen = label_map[rows][..., np.newaxis]
+        near = np.clip(chosen + np.array([-1, 0, 1]), 0, count - 1)
+        rivals = backend.to_host(solution.minorant[rows]).copy()
+        lowest = np.take_along_axis(rivals, chosen, axis=2)[..., 0]
+        np.put_along_axis(rivals, near, np.inf, axis=2)
+        margin[rows] = np.minimum(rivals.min(axis=2) - lowest, _NO_RIVAL)
+    difference = np.abs(of_rows - label_map).astype(np.float32) * np.float32(step)
+    return Cues(margin, difference)
+
+
+def confidence_of(
+    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
+) -> np.ndarray:
+    """The probability that each pixel is right, float32 (H, W) in [0, 1].
+
+    Logistic regression: ``1 / (1 + exp(-(w0 + sum_i w_i t_i)))`` over the terms t of `terms_of`,
+    with the weights that ``tools/fit_confidence.py`` found; others for pixels that the other view
+    confirms than for those that it does not.
+
+    Parameters
+    ----------
+    disparity, other, direction
+        As for `hybridstereo.validity.view_difference`.
+    background
+        The map as `hybridstereo.filling` fills it.  What only one view sees was not matched but
+        guessed; where the CRF guessed the surface behind, it is mostly right.
+    cues
+        Of the view.
+    """
+    confirmed = confirmed_by(disparity, other, direction)
+    evidence = np.where(confirmed, *(np.float32(INTERCEPTS[kind]) for kind in KINDS))
+    for name, term in terms_of(disparity, other, direction, background, cues):
+        evidence += term * np.where(confirmed, *(np.float32(WEIGHTS[name][kind]) for kind in KINDS))
+    return 1 / (1 + np.exp(-evidence))
+
+
+def confirmed_by(disparity: np.ndarray, other: np.ndarray, direction: int) -> np.ndarray:
+    """Where the other view confirms a map, bool (H, W); arguments as for `confidence_of`."""
+    return np.abs(view_difference(disparity, other, direction)) <= TOLERANCE
+
+
+def terms_of(
+    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
+) -> Iterator[tuple[str, np.ndarray]]:
+    """The terms of the regression one after the other, with their names; float32 (H, W) each.
+
+    Arguments as for `confidence_of`.  Quantities whose effect is no straight line are given as
+    ramps, which make it one of straight pieces.
+    """
+    yield from _ramps("margin", cues.margin, (0, 0.02, 0.05, 0.1, 0.2, 0.4, 1))
+    difference = view_difference(disparity, other, direction)
+    contradicts = np.abs(difference) > TOLERANCE
+    yield from _ramps("views differ", np.abs(difference), (0, TOLERANCE))
+    outside = np.isinf(difference)
+    nearer = ~outside & (difference > TOLERANCE)
+    yield "the other view sees something nearer", nearer.astype(np.float32)
+    yield "the other view sees something farther", (difference < -TOLERANCE).astype(np.float32)
+    yield "outside the other view", outside.astype(np.float32)
+    guess = np.where(contradicts, np.abs(background - disparity), 0)
+    yield from _ramps("not the background", guess, (0, 1, 3))
+    row_contradicts = cues.row_difference > TOLERANCE
+    yield "rows and columns contradict", row_contradicts.astype(np.float32)
+    for radius in _RADII:
+        yield f"views contradict within {radius} px", _mean_around(contradicts, radius)
+        yield (
+            f"rows and columns contradict within {radius} px",
+            _mean_around(row_contradicts, radius),
+        )
+        spread = _spread_around(disparity, radius)
+        yield from _ramps(f"disparities vary within {radius} px", spread, (0, 1, 4))
+    around = _mean_around(np.minimum(cues.margin, 1), _RADII[0])
+    yield from _ramps(f"margin within {_RADII[0]} px", around, (0, 0.05, 0.15, 0.4))
+    yield from _ramps("distance to a depth edge", _edge_distance(disparity), (0, 2, 10))
+
+
+def _ramps(
+    name: str, values: np.ndarray, knots: Sequence[float]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Between each two knots, how far the values have come, from 0 to 1; constant beyond."""
+    for low, high in itertools.pairwise(knots):
+        share = (np.clip(values, low, high) - low) / (high - low)
+        yield f"{name}, {low:g} to {high:g}", share.astype(np.float32)
+
+
+def _mean_around(values: np.ndarray, radius: int) -> np.ndarray:
+    """The mean over the square around each pixel."""
+    size = 2 * radius + 1
+    return cv2.blur(values.astype(np.float32), (size, size), borderType=cv2.BORDER_REFLECT)
+
+
+def _spread_around(disparity: np.ndarray, radius: int) -> np.ndarray:
+    """The standard deviation of the disparities around each pixel."""
+    centred = disparity - disparity.mean()  # or the difference of two large numbers cancels
+    variance = _mean_around(centred**2, radius) - _mean_around(centred, radius) ** 2
+    return np.sqrt(np.maximum(variance, 0))
+
+
+def _edge_distance(disparity: np.ndarray) -> np.ndarray:
+    """Pixels to the nearest jump of the disparity by more than `_JUMP`."""
+    at_edge = np.zeros(disparity.shape, np.bool_)
+    for axis in (0, 1):
+        jumps = np.abs(np.diff(disparity, axis=axis)) > _JUMP
+        none = ((0, 1), (0, 0)) if axis == 0 else ((0, 0), (0, 1))
+        before = np.pad(jumps, none)
+        at_edge |= before | np.roll(before, 1, axis=axis)
+    return cv2.distanceTransform((~at_edge).astype(np.uint8), cv2.DIST_L2, 3)
