@@ -70,7 +70,8 @@ class Scout:
         return self._kept[key]
 
     def _match(self, views: CoarseViews) -> CoarseMatch:
-        images = tuple(x.astype(self._model.dtype, copy=False) for x in (views.left, views.right))
+        left, right = (x.astype(self._model.dtype, copy=False) for x in (views.left, views.right))
+        images = left, right
         labels, clock = views.label_range, StageClock()
         options = MatchOptions().resolved(self._model.config)
         with kernels.limited_threads(self._threads):
