@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from .errors import OutputError
 from .kernels.diskcache import (
@@ -43,8 +43,9 @@ def explain_no_cache() -> str:
     )
 
 
-def tell_compiling(tell: Callable[[str], None]) -> None:
-    """Have a line told, once, when kernels are being compiled; see docs/performance.md."""
+@contextmanager
+def tell_compiling(tell: Callable[[str], None]) -> Iterator[None]:
+    """Until the block ends, tell once that kernels are being compiled; see docs/performance.md."""
 
     def on_compiling() -> None:
         listen_to_compiling(None)
@@ -57,6 +58,10 @@ def tell_compiling(tell: Callable[[str], None]) -> None:
             tell("compiling kernels (once, about 15 s)")
 
     listen_to_compiling(on_compiling)
+    try:
+        yield
+    finally:
+        listen_to_compiling(None)
 
 
 def clear_cache() -> int:

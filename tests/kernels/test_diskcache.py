@@ -361,20 +361,29 @@ def test_processes_that_compile_at_once_share_one_cache(tmp_path, root):
 def test_compiling_is_told_when_that_is_what_happens(root):
     told = []
     for expected in (["compiling kernels (once, about 15 s)"], []):
-        tell_compiling(told.append)
-        run_kernel()
+        with tell_compiling(told.append):
+            run_kernel()
         assert told == expected
         told.clear()
     only_file(root).rename(only_file(root).with_name("another.kernel"))
-    run_kernel()
-    assert told == ["compiling kernels (once, a few seconds)"]
-    compiled()(lambda x: x)(1)  # and once only
+    with tell_compiling(told.append):
+        run_kernel()
+        assert told == ["compiling kernels (once, a few seconds)"]
+        compiled()(lambda x: x)(1)  # and once only
     assert len(told) == 1
+
+
+def test_nothing_is_told_after_the_block(root):
+    told = []
+    with tell_compiling(told.append):
+        pass
+    run_kernel()
+    assert told == []
 
 
 def test_compiling_without_a_cache_is_told_without_a_promise(root, monkeypatch):
     root.write_text("not a folder")
     told = []
-    tell_compiling(told.append)
-    run_kernel()
+    with tell_compiling(told.append):
+        run_kernel()
     assert told == ["compiling kernels (about 15 s)"]

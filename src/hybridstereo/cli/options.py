@@ -145,7 +145,8 @@ def announce_device(device: str, tell: Callable[[str], None] | None = None) -> N
         tell(note)
     if note := explain_no_cache():
         tell(f"hstereo: {note}.")
-    tell_compiling(lambda text: tell(f"hstereo: {text}"))
+    telling = tell_compiling(lambda text: tell(f"hstereo: {text}"))
+    click.get_current_context().with_resource(telling)
 
 
 iterations_option = click.option(
@@ -157,7 +158,8 @@ iterations_option = click.option(
 
 
 def _allow_pixels(context: click.Context, option: click.Parameter, most: int) -> None:
-    context.with_resource(allow_pixels(most))
+    # Of the group, which is closed even where the options after this one cannot be parsed.
+    context.find_root().with_resource(allow_pixels(most))
 
 
 max_pixels_option = click.option(
