@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
-from ..limits import DISPARITY, FACTOR, STEP
+from ..limits import FACTOR
 from .check import tell_findings
 from .infer_depth import DepthRequest, depth_options, rig_report
 from .infer_pairs import many_pairs
@@ -34,8 +34,11 @@ from .options import (
     device_option,
     iterations_option,
     max_pixels_option,
+    method_option,
+    min_disparity_option,
     number_type,
     refine_option,
+    step_option,
     threads_option,
 )
 from .progress import MapProgress
@@ -101,19 +104,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="Number of disparity labels, exactly; auto finds the range in the pair itself and says "
     "what it took.",
 )
-@click.option(
-    "--min-disparity",
-    type=number_type(DISPARITY),
-    metavar="M",
-    help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
-    "model's]",
-)
-@click.option(
-    "--step",
-    type=number_type(STEP),
-    metavar="S",
-    help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
-)
+@min_disparity_option
+@step_option
 @click.option(
     "--paper-labels",
     is_flag=True,
@@ -121,11 +113,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     "does: for comparing with published figures.",
 )
 @iterations_option
-@click.option(
-    "--method",
-    type=click.Choice(["crf", "argmax"]),
-    help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
-)
+@method_option
 @refine_option
 @view_options
 @click.option(

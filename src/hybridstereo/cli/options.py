@@ -16,6 +16,7 @@ from ..limits import (
     LABELS,
     MAX_PIXELS,
     PIXELS,
+    STEP,
     THREADS,
     Limits,
     allow_pixels,
@@ -149,6 +150,24 @@ def announce_device(device: str, tell: Callable[[str], None] | None = None) -> N
     click.get_current_context().with_resource(telling)
 
 
+min_disparity_option = click.option(
+    "--min-disparity",
+    type=number_type(DISPARITY),
+    metavar="M",
+    help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
+    "model's]",
+)
+step_option = click.option(
+    "--step",
+    type=number_type(STEP),
+    metavar="S",
+    help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
+)
+method_option = click.option(
+    "--method",
+    type=click.Choice(["crf", "argmax"]),
+    help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
+)
 iterations_option = click.option(
     "--iterations",
     type=number_type(ITERATIONS),

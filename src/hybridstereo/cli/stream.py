@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..limits import COUNT, DISPARITY, RATE, STEP
+from ..limits import COUNT, RATE
 from .exits import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from .options import (
     ByteCount,
@@ -18,8 +18,11 @@ from .options import (
     device_option,
     iterations_option,
     max_pixels_option,
+    method_option,
+    min_disparity_option,
     number_type,
     refine_option,
+    step_option,
     threads_option,
 )
 from .progress import Progress
@@ -85,19 +88,8 @@ _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
     metavar="N|auto",
     help="Number of disparity labels, exactly; auto finds the range in the frames.",
 )
-@click.option(
-    "--min-disparity",
-    type=number_type(DISPARITY),
-    metavar="M",
-    help="Smallest disparity in pixels, may be negative.  [default: found with auto, else the "
-    "model's]",
-)
-@click.option(
-    "--step",
-    type=number_type(STEP),
-    metavar="S",
-    help="Pixels between labels, may be a fraction.  [default: the model's, usually 1]",
-)
+@min_disparity_option
+@step_option
 @click.option(
     "--range",
     "range_mode",
@@ -111,11 +103,7 @@ _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
     help="Start the CRF, and a tracked range, from the frame before: pays with still cameras.",
 )
 @iterations_option
-@click.option(
-    "--method",
-    type=click.Choice(["crf", "argmax"]),
-    help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
-)
+@method_option
 @refine_option
 @click.option(
     "--scale",
