@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _STEP = 16  # the number of disparities must be a multiple of it
+_SILENT = 0  # level of messages
 
 
 def supported_disparities(count: int) -> int:
@@ -93,9 +94,10 @@ def open_video(source: str | int) -> cv2.VideoCapture:
     Our own error says it better, and says it once.
     """
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    logging = cv2.utils.logging
+    # OpenCV 5 has these functions in a module that OpenCV 4 does not have.
+    logging = cv2 if hasattr(cv2, "setLogLevel") else cv2.utils.logging
     level = logging.getLogLevel()
-    logging.setLogLevel(logging.LOG_LEVEL_SILENT)
+    logging.setLogLevel(_SILENT)
     try:
         return cv2.VideoCapture(source)
     finally:
