@@ -61,6 +61,12 @@ def test_what_is_no_list(tmp_path, text, problem):
         listed(tmp_path, text)
 
 
+@pytest.mark.parametrize("line", ["/,b.png", "/,/", ".,b.png", "a/..,b.png"])
+def test_folders_that_have_no_name(tmp_path, line):
+    with pytest.raises(InputError, match="is a folder, not an image"):
+        listed(tmp_path, line)
+
+
 def test_a_list_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         listed_pairs(tmp_path / "no.csv")

@@ -150,8 +150,17 @@ def name_of(left: str, right: str, base: str | os.PathLike[str] = ".") -> str:
     'seq/left/0001'
     >>> name_of("a/0001.png", "b/0001.png")
     'a/0001-a3928a97'
+
+    Raises
+    ------
+    InputError
+        If the left one is a root or the base itself.
     """
     inside = _below(left, base)
+    if not inside.name:
+        raise InputError(
+            f"{shortened(left)} is a folder, not an image", "Give the files of both images"
+        )
     name = inside.name if has_namesake(os.path.join(base, left)) else inside.stem
     other = _below(right, base)
     if right_view(inside) != str(other):

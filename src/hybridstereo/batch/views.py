@@ -52,11 +52,14 @@ def right_view(left: str | PurePath) -> str | None:
     ('right/0001_right.png', 'rig_right/0001.png', None)
     """
     path = PurePath(left)
-    *folders, name = path.parts
-    stem = PurePath(name).stem
+    folders, stem = path.parts[:-1], path.stem
+    if not path.name:  # a root, or nothing
+        return None
     other = SCENES.get(stem) or _other_side(stem)
     found = [FOLDERS.get(folder, folder) for folder in folders]
-    if other is None and found == folders:  # else a word inside the name of the nearest folder
+    if other is None and found == list(
+        folders
+    ):  # else a word inside the name of the nearest folder
         for index in reversed(range(len(folders))):
             if turned := _other_side(folders[index]):
                 found[index] = turned
