@@ -59,6 +59,9 @@ def training_launches() -> Launches:
         augmented = b.augment_costs(volume, nearest, valid, 0.2, 3.0)
         row_labels = b.empty((height, width), np.int32)
         minorant, _ = b.dual_mm(augmented, wx, wy, 1.0, 5.0, 1, row_labels)
+        working = b.empty((height, width, LABELS), np.float32)
+        for share in (0.0, 0.5):
+            b.carry_into(working, augmented, minorant, share)
         worst = b.read_out(minorant)
         truth = b.complete_truth(nearest, valid, worst)
         b.energy(volume, wx, wy, 1.0, 5.0, truth)
