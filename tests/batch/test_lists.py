@@ -61,6 +61,12 @@ def test_what_is_no_list(tmp_path, text, problem):
         listed(tmp_path, text)
 
 
+def test_a_long_header_is_not_repeated_in_a_message(tmp_path):
+    with pytest.raises(InputError, match="line 2: 'a' is not left,right,x") as refusal:
+        listed(tmp_path, f"left,right,{'x' * 5000}\na\n")
+    assert len(str(refusal.value)) < 500
+
+
 @pytest.mark.parametrize("line", ["/,b.png", "/,/", ".,b.png", "a/..,b.png"])
 def test_folders_that_have_no_name(tmp_path, line):
     with pytest.raises(InputError, match="is a folder, not an image"):

@@ -74,7 +74,8 @@ def read_pairs(stream: BinaryIO, described: str, base: str) -> Iterator[Pair]:
         left, right, name = (row.get(column, "") for column in _COLUMNS)
         if not left or not right or len(cells) > len(columns):
             raise InputError(
-                f"{where}: '{shortened(line.strip())}' is not {','.join(columns)}", EXPECTED
+                f"{where}: '{shortened(line.strip())}' is not {shortened(','.join(columns))}",
+                EXPECTED,
             )
         yield Pair(
             checked_name(name, where) if name else name_of(left, right, base),

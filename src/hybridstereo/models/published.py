@@ -266,7 +266,7 @@ def _pair_pairwise(arrays: list[np.ndarray]) -> list[tuple[np.ndarray, np.ndarra
     """Return V1, b, V2, b, V3 as layers, or raise if the arrays are something else."""
     if len(arrays) != 5:
         shapes = ", ".join(str(array.shape) for array in arrays)
-        raise _UnusableError(f"it has arrays of an unknown purpose, of shape {shapes}")
+        raise _UnusableError(f"it has arrays of an unknown purpose, of shape {shortened(shapes)}")
     layers = [(arrays[0], arrays[1]), (arrays[2], arrays[3]), (arrays[4], None)]
     first, second = arrays[1].size, arrays[3].size
     _check_layer("pairwise layer 1", *layers[0], (first, 3, 3, 3))
