@@ -23,6 +23,8 @@ __all__ = [
     "chain_scratch",
     "cuda_backend",
     "explain_choice",
+    "fixed_point_problem",
+    "gpu_count",
     "is_device",
     "max_threads",
     "network_scratch",
@@ -161,6 +163,16 @@ def select(device: str) -> Backend:
     return _gpu(int(device.partition(":")[2] or 0))
 
 
+def gpu_count() -> int:
+    """How many GPUs can be used."""
+    from .cuda import cudalib
+
+    if not cudalib.driver_installed():
+        return 0
+    status = cudalib.probe()
+    return len(status.devices) if status.usable else 0
+
+
 def explain_choice(backend: Backend) -> str:
     """Which device ``"auto"`` chose, and why not a GPU; empty where there is no NVIDIA driver."""
     from .cuda import cudalib
@@ -185,6 +197,15 @@ def chain_scratch(nodes: int, label_count: int) -> int:
     from .cpu.chains import scratch_bytes
 
     return scratch_bytes(nodes, label_count)
+
+
+def fixed_point_problem(
+    costs: np.ndarray, wx: np.ndarray, wy: np.ndarray, p1: float, p2: float
+) -> Any:
+    """A CRF in 16-bit fixed point on the CPU, a `FixedPointProblem`; the costs are lost."""
+    from .cpu.fixed_point import FixedPointProblem
+
+    return FixedPointProblem(costs, wx, wy, p1, p2)
 
 
 def reusable_memory() -> int:

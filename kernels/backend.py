@@ -103,13 +103,10 @@ class Backend(Runtime, Protocol):
 
     # ---------------------------------------------------------------- correlation: unary costs
 
-    def correlation_forward(
-        self, left: Array, right: Array, disparities: np.ndarray, unseen: float = 0.0
-    ) -> Array:
+    def correlation_forward(self, left: Array, right: Array, disparities: np.ndarray) -> Array:
         """Costs f (H, W, K), the negated softmax of the scores: features (H, W, C), (H, V, C).
 
-        ``disparities`` (K,), one per label, ascending and equally spaced.  The softmax counts
-        with ``unseen`` further labels.
+        ``disparities`` (K,), one per label, ascending and equally spaced.
         """
 
     def softmax_backward(self, f: Array, df: Array) -> Array:

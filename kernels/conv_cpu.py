@@ -5,10 +5,10 @@ rotated by 180 degrees, docs/model.md 1) over the valid extent:
 
     y[r, c, o] = act(b[o] + sum_i sum_{u,v} W[o, i, u, v] * x[r + kh-1-u, c + kw-1-v, i])
 
-The 2x2 layers with many channels, nearly all of the work, are computed by ``winograd.py``, all
-others by ``direct.py``, both in tiles that stay in cache while they are multiplied by the kernels
-and passed through tanh.  Here the rows of the image are spread over the worker threads.  No
-full-size im2col, padded copy or pre-activation ever exists.
+The 2x2 and 3x3 layers with many channels, nearly all of the work, are computed by
+``winograd.py``, all others by ``direct.py``, both in tiles that stay in cache while they are
+multiplied by the kernels and passed through tanh.  Here the rows of the image are spread over the
+worker threads.  No full-size im2col, padded copy or pre-activation ever exists.
 """
 
 from __future__ import annotations
@@ -21,30 +21,34 @@ from typing import Any
 import numpy as np
 from numba import get_num_threads
 
-from .cpu import buffers, direct, winograd
-from .cpu.streaming import ROWS_AT_A_TIME, numbers_between
+from .cpu import buffers
+from .cpu.streaming import algorithm_of, numbers_between, rows_at_a_time, whole_tiles
 from .cpu.tiles import Plan
-from .cpu.workers import run_tiles
+from .cpu.workers import one_blas_thread, run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker processes at a time
-_CHUNK = 8192  # pixels, at least, whose kernel gradients a worker sums before storing them
+_CHUNK = 16384  # pixels, at least, whose kernel gradients a worker sums up by itself
 
 _BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
 
-def _algorithm(weight: np.ndarray) -> ModuleType:
-    return winograd if winograd.suits(weight) else direct
-
-
-def _row_bands(rows: int, at_least: int) -> list[tuple[int, int]]:
-    """Cut into bands (first, last + 1) that begin at a multiple of 3, as the Winograd tiles do."""
-    height = 3 * -(-at_least // 3)
+def _row_bands(rows: int, at_least: int, side: int) -> list[tuple[int, int]]:
+    """Cut into bands (first, last + 1) that begin at a multiple of a tile's side."""
+    height = side * -(-at_least // side)
     return [(first, min(first + height, rows)) for first in range(0, rows, height)]
 
 
 def _rotated(weight: np.ndarray) -> np.ndarray:
     """(O, I, kh, kw) -> (kh, kw, I, O), rotated: convolution as correlation."""
     return weight[:, :, ::-1, ::-1].transpose(2, 3, 1, 0)
+
+
+def _prepared(
+    algorithm: ModuleType, taps: np.ndarray, bias: np.ndarray | None, activate: bool
+) -> Plan:
+    # BLAS would start its threads for a few products, which takes longer than they do.
+    with one_blas_thread():
+        return algorithm.prepare(taps, bias, activate)
 
 
 def _contiguous(*arrays: np.ndarray | None) -> list[Any]:
@@ -79,7 +83,7 @@ def _convolve(
                 first, last, scratch, result,
             )  # fmt: skip
 
-    run_tiles(worker, _row_bands(height, -(-_BAND // width)))
+    run_tiles(worker, _row_bands(height, -(-_BAND // width), algorithm.tile_side(plan.taps)))
     return result
 
 
@@ -103,8 +107,8 @@ def conv_forward(
         (H - kh + 1, W - kw + 1, O).
     """
     x, weight, bias = _contiguous(x, weight, bias)
-    algorithm = _algorithm(weight)
-    plan = algorithm.prepare(_rotated(weight), bias, activate)
+    algorithm = algorithm_of(weight)
+    plan = _prepared(algorithm, _rotated(weight), bias, activate)
     return _convolve(algorithm, plan, x, None, padded=False)
 
 
@@ -117,29 +121,32 @@ def _band_rows(
     """Rows (begin, end) of the input and of every stage's output that a band of the result needs.
 
     The tiles of a stage begin at the rows of one grid, wherever a band begins: that of the result
-    at multiples of 3, that of each stage before so much further down that its tiles end where the
-    next stage has read its last complete one.  A band begins in each stage with the tile that holds
-    the first row it needs.  Rows of this tile that it does not need, which may lie above the image,
-    are computed from rows that it does not have, and read by nothing that it needs.
+    at multiples of their side, that of each stage before so much further down that its tiles end
+    where the next stage has read its last complete one.  A band begins in each stage with the tile
+    that holds the first row it needs.  Rows of this tile that it does not need, which may lie above
+    the image, are computed from rows that it does not have, and read by nothing that it needs: the
+    first row of a patch enters that of the tile only, while all others enter every row of it, where
+    they may cancel but round.
     """
     rows = []
     phase = 0
     for algorithm, plan in reversed(stages):
-        begin, needed = algorithm.tile_at(first, phase)
+        begin = first - (first - phase) % algorithm.tile_side(plan.taps)
         rows.append((begin, last))
-        first, last = max(needed, 0), last + plan.taps[0] - 1
+        first, last = max(begin + (first > begin), 0), last + plan.taps[0] - 1
         phase += plan.taps[0] - 1
     return [(first, last), *reversed(rows)]
 
 
 def _stream(
     stages: list[tuple[ModuleType, Plan]], scratch: list[Any], between: list[np.ndarray],
-    x: np.ndarray, first: int, last: int, result: np.ndarray,
+    x: np.ndarray, first: int, last: int, step: int, result: np.ndarray,
 ) -> None:  # fmt: skip
-    """Rows ``first``, a multiple of 3, to ``last`` - 1 of the result, a few rows at a time.
+    """Rows ``first``, where a tile begins, to ``last`` - 1 of the result, ``step`` rows at a time.
 
     Of the rows that have come, a stage computes whole tiles, so that they lie on its grid
-    (`_band_rows`); the rows of its input that it has not used up are kept for the next step.
+    (`_band_rows`); the rows of its input that it has not used up are kept for the next step.  Steps
+    end where tiles end in all stages, so that these are few.
     """
     band = _band_rows(stages, first, last)
     waiting, width = [], x.shape[1]
@@ -149,13 +156,15 @@ def _stream(
     kept = [begin for begin, _ in band[:-1]]  # the first row of each stage's input that is kept
     done = [begin for begin, _ in band[1:]]  # the row up to which each stage has computed
     begin, end = band[0]
-    for come in [*range(begin + ROWS_AT_A_TIME, end, ROWS_AT_A_TIME), end]:
+    aligned = first + sum(plan.taps[0] - 1 for _, plan in stages)
+    for come in [*range(begin + ((aligned - begin) % step or step), end, step), end]:
         source, available = x[kept[0] : come], come
         for i, (algorithm, plan) in enumerate(stages):
             begin, end = band[i + 1]
             upto = available - plan.taps[0] + 1
             if upto < end:
-                upto = max(begin + algorithm.whole_rows(upto - begin), done[i])
+                side = algorithm.tile_side(plan.taps)
+                upto = max(begin + (upto - begin) // side * side, done[i])
             rows = upto - done[i]
             if i + 1 < len(stages):
                 old = waiting[i + 1]
@@ -169,7 +178,7 @@ def _stream(
             algorithm.convolve_rows(
                 plan, source, source, False, (above, 0), 0, rows, scratch[i], target
             )
-            unused = max(upto - kept[i], 0)
+            unused = min(max(upto - kept[i], 0), len(source))
             kept[i] += unused
             if i > 0:
                 waiting[i] = source[unused:].copy()
@@ -202,22 +211,25 @@ def network_forward(
     weights, biases = parameters[::2], parameters[1::2]
     stages = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-        algorithm, activate = _algorithm(weight), activate_last or i < len(layers) - 1
-        stages.append((algorithm, algorithm.prepare(_rotated(weight), bias, activate)))
+        algorithm, activate = algorithm_of(weight), activate_last or i < len(layers) - 1
+        stages.append((algorithm, _prepared(algorithm, _rotated(weight), bias, activate)))
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
     height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
     result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
-    room = numbers_between(x.shape[1], [weight.shape for weight in weights])
+    room, step = numbers_between(x.shape[1], weights), rows_at_a_time(weights)
 
     def worker(bands: Iterator[tuple[int, int]]) -> None:
-        scratch = [algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages]
+        # Layers of one shape share theirs, which is then more likely to be in cache.
+        of_shape = {plan.taps: algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages}
+        scratch = [of_shape[plan.taps] for _, plan in stages]
         between = [np.empty(room, x.dtype) for _ in range(2)]
         for first, last in bands:
-            _stream(stages, scratch, between, x, first, last, result)
+            _stream(stages, scratch, between, x, first, last, step, result)
 
     # Two bands per thread, so that the other threads can take over a slow one's second band.  Where
     # they begin changes no bit of the result (`_stream`).
-    run_tiles(worker, _row_bands(height, max(_BAND_ROWS, height // (2 * get_num_threads()))))
+    at_least = max(_BAND_ROWS, height // (2 * get_num_threads()))
+    run_tiles(worker, _row_bands(height, at_least, whole_tiles(weights)))
     return result
 
 
@@ -233,24 +245,27 @@ def _weight_gradient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gradients of the kernels (O, I, kh, kw) and of the biases (O,)."""
     height, width, outputs = dy.shape
-    bands = _row_bands(height, -(-_CHUNK // width))
-    dtaps = np.empty((len(bands), *taps), x.dtype)
+    bands = _row_bands(height, -(-_CHUNK // width), algorithm.tile_side(taps))
+    sums = [algorithm.empty_sums(taps, x.dtype) for _ in bands]
     dbias = np.zeros((len(bands), outputs))
 
     def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
         scratch = algorithm.scratch(taps, x.dtype)
         for chunk, (first, last) in chunks:
-            sums = algorithm.empty_sums(taps, x.dtype)
             algorithm.gradient_rows(
                 taps, x, dy, dy if y is None else y, y is not None,
-                first, last, scratch, sums, dbias[chunk],
+                first, last, scratch, sums[chunk], dbias[chunk],
             )  # fmt: skip
-            dtaps[chunk] = algorithm.kernels_from_sums(sums, taps)
 
     # Every chunk has its own sums, added in their order afterwards: the result does not depend
     # on which thread took which chunk.
     run_tiles(worker, enumerate(bands))
-    dweight = dtaps.sum(axis=0)[::-1, ::-1].transpose(3, 2, 0, 1)
+    total = sums[0]
+    for of_chunk in sums[1:]:
+        total += of_chunk
+    with one_blas_thread():
+        dtaps = algorithm.kernels_from_sums(total, taps)
+    dweight = dtaps[::-1, ::-1].transpose(3, 2, 0, 1)
     return np.ascontiguousarray(dweight), dbias.sum(axis=0).astype(x.dtype)
 
 
@@ -282,11 +297,11 @@ def conv_backward(
         whatever the number of threads.
     """
     dy, x, weight, tanh_values = _contiguous(dy, x, weight, y if activate else None)
-    algorithm = _algorithm(weight)
+    algorithm = algorithm_of(weight)
     dx = None
     if need_dx:
         # The gradient of a convolution is a correlation with the same kernels, channels swapped.
-        plan = algorithm.prepare(weight.transpose(2, 3, 0, 1), None, False)
+        plan = _prepared(algorithm, weight.transpose(2, 3, 0, 1), None, False)
         dx = _convolve(algorithm, plan, dy, tanh_values, padded=True)
     taps = (*weight.shape[2:], weight.shape[1], weight.shape[0])
     return dx, *_weight_gradient(algorithm, taps, dy, tanh_values, x)

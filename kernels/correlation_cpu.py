@@ -2,9 +2,9 @@
 
     s(y, x, k) = <phi0(y, x), phi1(y, x - d_k)>,   f(y, x, k) = -softmax_k(s(y, x, .))
 
-A few neighbouring pixels of a row need a contiguous band of the other row, so a small matrix
-product computes all their scores (and some unused ones off the band), which are normalised
-while they are in cache.  Only the cost volume itself is ever written to memory.
+Neighbouring pixels of a row need a contiguous band of the other row, so a small matrix product
+computes all scores of four of them (and some unused ones off the band), which are normalised while
+they are in cache.  Only the cost volume itself is ever written to memory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ from numba import prange
 from .cpu import buffers, simd
 from .cpu.jit import compiled
 from .cpu.pointers import advance, pointer_to, restrict_arguments
+from .cpu.products import BLOCK_ROWS, BLOCK_VECTORS, TILE_ROWS, block_of_three
 from .cpu.simd import minimum
-from .cpu.tiles import TILE_ROWS, multiply, padded_columns
+from .cpu.vectors import numbers_per_vector
 from .cpu.workers import run_tiles
 from .label_positions import LabelPositions, label_positions
-
-# The products of the forward pass: TILE_ROWS pixels with panels of three vectors of pixels, the
-# widest block that `multiply` keeps in registers.
-_PANEL_VECTORS = 3
 
 # Pixels per block of the backward pass.  The product has (block + range) columns, of which `range`
 # are useful: long blocks waste arithmetic, short ones BLAS efficiency.
@@ -75,11 +72,8 @@ def _add(a: Any, b: Any) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
-def _negated_softmax(scores: Any, costs: Any, label_count: int, unseen: Any) -> None:
-    """costs = -softmax(scores), pointers to K; the scores are overwritten.
-
-    ``unseen``: further labels per label but one.
-    """
+def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
+    """costs = -softmax(scores), pointers to K; the scores are overwritten."""
     restrict_arguments()
     shift = -scores[0]
     for k in range(1, label_count):
@@ -89,14 +83,14 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int, unseen: Any) -> 
         value = simd.exp(scores[k] + shift)
         scores[k] = value
         total = _add(total, value)
-    total = -(total + unseen * (total - type(shift)(1)))  # the best label has 1
+    factor = type(shift)(-1) / total
     for k in range(label_count):
-        costs[k] = scores[k] / total
+        costs[k] = scores[k] * factor
 
 
 @compiled(nogil=True, error_model="numpy")
 def _pack_reversed(row: Any, panels: Any) -> None:
-    """Bring a row, from right to left, into the order of `multiply`.
+    """Bring a row, from right to left, into panels of as many pixels as a vector has lanes.
 
     row: (W, C); panels: (P, C, L), all of it: ``panels[p, c, l] = row[W-1 - (p*L + l), c]``.
     """
@@ -109,25 +103,35 @@ def _pack_reversed(row: Any, panels: Any) -> None:
 
 
 @compiled(nogil=True, error_model="numpy")
+def _panels_seen(lowest: int, highest: int, other: int, lanes: int) -> Any:
+    """Panels [first, last) of a row of ``other`` pixels, where [lowest, highest) are looked at."""
+    begin, end = max(lowest, 0), min(highest, other)
+    if begin >= end:
+        return 0, 0
+    return (other - end) // lanes, (other - 1 - begin) // lanes + 1
+
+
+@compiled(nogil=True, error_model="numpy")
 def _correlate_row(
     left: Any,
     right: Any,
     positions: LabelPositions,
     panels: Any,
     pixels: Any,
-    buffer: Any,
+    products: Any,
     scores: Any,
     volume: Any,
-    unseen: Any,
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
-    left: (W, C); right: (V, C); volume: (W, K).  Scratch: panels (P, C, L), pixels (TILE_ROWS, C),
-    buffer with room for TILE_ROWS * P * L, scores (K,).  A label that looks outside the image
-    scores 0 and stays in the softmax (docs/model.md 4).
+    left: (W, C); right: (V, C); volume: (W, K).  Scratch: panels (P + 2, C, L), pixels
+    (TILE_ROWS, C), products (TILE_ROWS, (P + 2) * L), scores (K,).  A label that looks outside the
+    image scores 0 and stays in the softmax (docs/model.md 4).
     """
     (width, channels), other = left.shape, right.shape[0]
-    count, lanes = scores.size, panels.shape[2]
+    count, lanes, columns = scores.size, panels.shape[2], products.shape[1]
+    apart = channels * lanes
+    lowest, highest = positions.lowest, positions.highest + BLOCK_ROWS  # of four pixels from 0 on
     _pack_reversed(right, panels)
     for start in range(0, width, TILE_ROWS):
         rows = min(TILE_ROWS, width - start)
@@ -135,35 +139,43 @@ def _correlate_row(
             for c in range(channels):
                 pixels[i, c] = left[start + i, c]
 
-        # Pixels [begin, end) of the other row are seen, which are in panels [first, last).
-        begin = max(start + positions.lowest, 0)
-        end = min(start + rows + positions.highest, other)
-        first = last = 0
-        if begin < end:
-            first, last = (other - end) // lanes, (other - 1 - begin) // lanes + 1
-        columns = (last - first) * lanes
-        products = buffer[: TILE_ROWS * columns].reshape(TILE_ROWS, columns)
-        multiply(pixels, TILE_ROWS, panels[first:last].reshape(-1), products)
+        # Each four pixels are multiplied by the panels that they see themselves, and by up to two
+        # more: blocks are three vectors wide.  Panels that all of them see stay in the cache.
+        most = 0
+        for i in range(0, rows, BLOCK_ROWS):
+            x = start + i
+            first, last = _panels_seen(x + lowest, x + highest, other, lanes)
+            most = max(most, last - first)
+        for panel in range(0, most, BLOCK_VECTORS):
+            for i in range(0, rows, BLOCK_ROWS):
+                x = start + i
+                first, last = _panels_seen(x + lowest, x + highest, other, lanes)
+                if first + panel < last:
+                    block_of_three(
+                        pixels, i * channels, channels, 1, panels, (first + panel) * apart, lanes,
+                        apart, channels, products, i * columns + panel * lanes, columns, False,
+                    )  # fmt: skip
 
         for i in range(rows):
             x = start + i
-            origin = i * columns + (other - 1 - first * lanes)
-            pixel_zero = advance(pointer_to(buffer), origin)
+            begin = x - i % BLOCK_ROWS
+            first, _ = _panels_seen(begin + lowest, begin + highest, other, lanes)
+            pixel_zero = advance(pointer_to(products), i * columns + (other - 1 - first * lanes))
+            costs = advance(pointer_to(volume), x * count)
             if positions.whole:
-                _whole_scores(
-                    pixel_zero, x + positions.offsets[0], other, pointer_to(scores), count
-                )
+                newest = x + positions.offsets[0]
+                if newest < other and newest + 1 >= count:  # all labels are inside the image
+                    _negated_softmax(advance(pixel_zero, -newest), costs, count)
+                    continue
+                _whole_scores(pixel_zero, newest, other, pointer_to(scores), count)
             else:
                 _fractional_scores(
                     pixel_zero, x, other, positions.offsets, positions.fractions, pointer_to(scores)
                 )
-            costs = advance(pointer_to(volume), x * count)
-            _negated_softmax(pointer_to(scores), costs, count, unseen)
+            _negated_softmax(pointer_to(scores), costs, count)
 
 
-def correlation_forward(
-    left: np.ndarray, right: np.ndarray, disparities: np.ndarray, unseen: float = 0.0
-) -> np.ndarray:
+def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -173,9 +185,6 @@ def correlation_forward(
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
-    unseen
-        How many further labels the softmax should count with, as likely as those that are there
-        and not the best of their pixel (docs/model.md 4).
 
     Returns
     -------
@@ -186,17 +195,17 @@ def correlation_forward(
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     positions = label_positions(disparities, dtype.type)
     volume = buffers.empty((height, width, positions.label_count), dtype)
-    per_label = dtype.type(unseen / max(positions.label_count - 1, 1))
-    lanes = _PANEL_VECTORS * padded_columns(1, dtype)
+    lanes = numbers_per_vector(dtype)
 
     def worker(rows: Iterator[int]) -> None:
-        panels = np.empty((-(-right.shape[1] // lanes), channels, lanes), dtype)
+        # Two panels more than the row has, because a block is three of them wide.
+        panels = np.empty((-(-right.shape[1] // lanes) + BLOCK_VECTORS - 1, channels, lanes), dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
-        buffer = np.empty(TILE_ROWS * panels.shape[0] * lanes, dtype)
+        products = np.empty((TILE_ROWS, panels.shape[0] * lanes), dtype)
         scores = np.empty(positions.label_count, dtype)
         for y in rows:
             _correlate_row(
-                left[y], right[y], positions, panels, pixels, buffer, scores, volume[y], per_label
+                left[y], right[y], positions, panels, pixels, products, scores, volume[y]
             )
 
     run_tiles(worker, range(height))

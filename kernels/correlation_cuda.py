@@ -99,16 +99,16 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     array = f"{dtype}[::1]"
 
     @cudalib.kernel(f"{array}, {array}, int32[::1], {array}, int32[::1], {array}, " + ", ".join(
-        ["int32"] * 7) + f", {dtype}", threads=_THREADS)  # fmt: skip
+        ["int32"] * 7), threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
         width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
-        advance: Any, unseen: Any,
+        advance: Any,
     ) -> None:  # fmt: skip
         # left: (H, W, C); right: (H, other_width, C); offsets, fractions: (K,), see
         # `label_positions`; volume: (H, W, K); firsts: (chunks + 1,), the first label of each chunk
         # of offsets; highest: the largest offset; advance: from the highest offset of a chunk to
-        # that of the next; unseen: further labels per label but one.
+        # that of the next.
         shared = cuda.shared.array(places, real, ALIGNMENT)
         thread = uint32(cuda.threadIdx.x)
         lane = uint32(thread % _WARP)
@@ -207,7 +207,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                 total += exp(volume[uint32(own + k)] - largest)
                 k = uint32(k + _WARP)
             total = _warp_sum(total)
-            scale = real(-1) / (total + unseen * (total - real(1)))  # the best label has 1
+            scale = real(-1) / total
             k = lane
             while k < label_count:
                 volume[uint32(own + k)] = scale * exp(volume[uint32(own + k)] - largest)
@@ -217,9 +217,7 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     return correlate
 
 
-def correlation_forward(
-    left: Any, right: Any, disparities: np.ndarray, unseen: float = 0.0
-) -> cudalib.DeviceArray:
+def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudalib.DeviceArray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -229,9 +227,6 @@ def correlation_forward(
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
-    unseen
-        How many further labels the softmax should count with, as likely as those that are there
-        and not the best of their pixel (docs/model.md 4).
 
     Returns
     -------
@@ -261,7 +256,6 @@ def correlation_forward(
         left.reshape(-1), right.reshape(-1), cudalib.to_device(positions.offsets),
         cudalib.to_device(positions.fractions), cudalib.to_device(firsts), volume.reshape(-1),
         width, right.shape[1], channels, positions.label_count, chunks, positions.highest, advance,
-        unseen / max(positions.label_count - 1, 1),
     )  # fmt: skip
     return volume
 

@@ -21,7 +21,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -31,13 +31,16 @@ import numpy as np
 
 from hybridstereo import __version__
 
+from .claims import LOCK_NAME, claim_or_wait, release
+
 __all__ = [
     "FOLDER_VARIABLE",
     "CacheFolder",
     "KernelCache",
     "cache_folder",
+    "heard_when_compiling",
     "kept_kernels",
-    "listen_to_compiling",
+    "nothing_kept",
     "remove_kernels",
     "why_not_private",
 ]
@@ -57,13 +60,17 @@ _HEADER = struct.Struct(">8sQ32s")  # mark, length and SHA-256 of what follows
 _MARK = b"HSTEREO1"
 
 
-_on_compiling: Callable[[], None] | None = None
+_listeners: list[Callable[[], None]] = []
 
 
-def listen_to_compiling(on_compiling: Callable[[], None] | None) -> None:
-    """Have a function called before each kernel that is compiled, since it is not kept; or not."""
-    global _on_compiling
-    _on_compiling = on_compiling
+@contextmanager
+def heard_when_compiling(listener: Callable[[], None]) -> Iterator[None]:
+    """Inside the block, call a function before each kernel that is compiled, or waited for."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,19 @@ def kept_kernels(root: Path) -> Iterator[Path]:
                     yield Path(entry.path)
 
 
+def nothing_kept() -> bool:
+    """Whether kernels could be kept, as far as one can tell without Numba, and none of ours are."""
+    try:
+        root = _root()
+        above = next(path for path in (root, *root.parents) if path.exists())
+        if not os.access(above, os.W_OK) or (above == root and why_not_private(root)):
+            return False
+    except (OSError, RuntimeError, ValueError):
+        return False
+    ours = f"{_as_name(__version__)}-"
+    return not any(path.parent.name.startswith(ours) for path in kept_kernels(root))
+
+
 def remove_kernels(root: Path, unused_seconds: float = 0.0) -> int:
     """Remove kernels that nobody used for so long, and folders that are empty then.
 
@@ -152,6 +172,8 @@ def remove_kernels(root: Path, unused_seconds: float = 0.0) -> int:
     for entry in _scan(root):
         if _FOLDER_NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
             with suppress(OSError):  # not empty
+                if [x.name for x in _scan(entry.path)] == [LOCK_NAME]:
+                    os.unlink(os.path.join(entry.path, LOCK_NAME))
                 os.rmdir(entry.path)
     return freed
 
@@ -205,21 +227,23 @@ class KernelCache:
         path = self._path(signature, target_context.codegen())
         payload = None if path is None else _read(path)
         if payload is None:
-            if _on_compiling is not None:
-                _on_compiling()
-            return None
-        return self.rebuild(target_context, pickle.loads(payload))
+            for listener in list(_listeners):
+                listener()
+            payload = None if path is None else claim_or_wait(path, _read)
+        return None if payload is None else self.rebuild(target_context, pickle.loads(payload))
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep a kernel that was compiled; without room or permission it is not kept."""
         path = self._path(signature, compiled.codegen)
-        reduced = None if path is None else self.reduce(compiled)
-        if path is None or reduced is None:
+        if path is None:
             return
+        reduced = self.reduce(compiled)
         with suppress(OSError):
-            path.parent.mkdir(mode=0o700, exist_ok=True)  # it may have been cleared meanwhile
-            _store(path, self._dumps(reduced))
-            _sweep(path.parents[1])
+            if reduced is not None:
+                path.parent.mkdir(mode=0o700, exist_ok=True)  # it may have been cleared meanwhile
+                _store(path, self._dumps(reduced))
+                _sweep(path.parents[1])
+        release(path)
 
     def enable(self) -> None:
         """Numba's caches can be switched; this one is always on."""
@@ -275,7 +299,11 @@ def _folder_name() -> str:
     features = binding.get_host_cpu_features().flatten()
     digest = hashlib.sha256(features.encode()).hexdigest()[:8]
     name = f"{__version__}-numba{numba.__version__}-{binding.get_host_cpu_name()}-{digest}"
-    return re.sub(r"[^\w.+-]", "_", name)
+    return _as_name(name)
+
+
+def _as_name(text: str) -> str:
+    return re.sub(r"[^\w.+-]", "_", text)
 
 
 @cache

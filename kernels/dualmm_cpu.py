@@ -11,53 +11,16 @@ chains at a time, each in a lane of its vectors (`chains`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
+from .constants import SMALLEST_CURVATURE
 from .cpu import buffers
-from .cpu.chains import move_minorants, scratch_arrays
 from .cpu.jit import compiled
-from .cpu.lanes import LANES
-from .cpu.simd import minimum
-from .cpu.workers import run_tiles
-from .penalty import rho
-
-
-def _sweep(
-    f: np.ndarray,
-    costs: np.ndarray,
-    out: np.ndarray,
-    weights: np.ndarray,
-    winners: np.ndarray,
-    grid: tuple[int, int, int, int],
-    penalties: tuple[Any, Any],
-    plain: bool,
-) -> float:
-    """All chains of one orientation: out = f - costs + F (docs/model.md 6.2), or F.
-
-    Returns the lower bound.
-
-    Arrays as in `move_minorants`; grid: number of chains, their length, pixels from chain to chain
-    and from node to node.
-    """
-    chains, nodes, *_ = grid
-    optima = np.empty(chains, np.float64)
-
-    def worker(blocks: Iterator[int]) -> None:
-        scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
-        for begin in blocks:
-            end = min(begin + LANES, chains)
-            move_minorants(
-                f, costs, out, weights, winners, begin, end, *grid[1:], *penalties, plain,
-                *scratch, optima,
-            )  # fmt: skip
-
-    run_tiles(worker, range(0, chains, LANES))
-    return float(optima.sum())
+from .cpu.pixels import lowest_of, read_out_rows, row_energies
+from .cpu.sweeps import sweep
+from .cpu.workers import run_rows
 
 
 def dual_mm(
@@ -115,11 +78,11 @@ def dual_mm(
         cold, last = i == 0 and costs is None, i == iterations - 1
         winners = row_label_map.reshape(-1) if last and row_label_map is not None else no_winners
         # The costs start as f, and f - f + F is F: the first sweep needs no copy of the volume.
-        bounds[2 * i] = _sweep(
+        bounds[2 * i] = sweep(
             flat_f, flat_f if cold else working, working, flat_wx, winners, rows, penalties, cold
         )
         out = flat_minorant if last else working
-        bounds[2 * i + 1] = _sweep(
+        bounds[2 * i + 1] = sweep(
             flat_f, working, out, flat_wy, no_winners, columns, penalties, last
         )
     if costs is not None:
@@ -127,12 +90,18 @@ def dual_mm(
     return minorant, bounds
 
 
-@compiled(parallel=True, error_model="numpy")
-def _carry_rows(costs: Any, f: Any, minorant: Any, share: Any) -> None:
+# Pixels whose numbers stay in cache while NumPy makes several passes over them.
+_CACHED_COSTS, _CACHED_PIXELS = 256, 1 << 13
+
+
+def _carry_rows(
+    first: int, last: int, costs: np.ndarray, f: np.ndarray, minorant: np.ndarray, share: Any
+) -> None:
     """costs[i] = f[i] + share * (minorant[i] - costs[i]); all (N, K)."""
-    for i in prange(costs.shape[0]):
-        for k in range(costs.shape[1]):
-            costs[i, k] = f[i, k] + share * (minorant[i, k] - costs[i, k])
+    changed = costs[first:last]
+    np.subtract(minorant[first:last], changed, out=changed)
+    changed *= share
+    changed += f[first:last]
 
 
 def carry_into(costs: np.ndarray, f: np.ndarray, minorant: np.ndarray, share: float) -> None:
@@ -157,24 +126,16 @@ def carry_into(costs: np.ndarray, f: np.ndarray, minorant: np.ndarray, share: fl
         np.copyto(costs, f)
         return
     labels = f.shape[2]
-    flat = (x.reshape(-1, labels) for x in (costs, f, minorant))
-    _carry_rows(*flat, f.dtype.type(share))
+    flat = [x.reshape(-1, labels) for x in (costs, f, minorant)]
+    run_rows(_carry_rows, len(flat[0]), *flat, f.dtype.type(share), at_once=_CACHED_COSTS)
 
 
-@compiled(nogil=True, error_model="numpy")
-def _minimum_of(row: Any) -> Any:
-    lowest = row.dtype.type(np.inf)
-    for k in range(row.size):
-        lowest = minimum(lowest, row[k])
-    return lowest
-
-
-@compiled(parallel=True, error_model="numpy")
-def _argmin_rows(volume: Any, label_map: Any) -> None:
+@compiled(nogil=True)
+def _argmin_rows(first: int, last: int, volume: Any, label_map: Any) -> None:
     """label_map[i] = argmin_k volume[i, k], the lowest label on ties; volume: (N, K)."""
-    for i in prange(volume.shape[0]):
+    for i in range(first, last):
         row = volume[i]
-        lowest = _minimum_of(row)
+        lowest = lowest_of(row)
         best = 0
         # Not !=, which is always true of NaN; and never past the row, whatever a minimum of NaN is.
         while row[best] > lowest and best < row.size - 1:
@@ -182,29 +143,11 @@ def _argmin_rows(volume: Any, label_map: Any) -> None:
         label_map[i] = best
 
 
-@compiled(parallel=True, error_model="numpy")
-def _read_out_rows(minorant: Any, label_map: Any) -> None:
-    """label_map[i] = the label that `read_out` chooses for pixel i; minorant: (N, K)."""
-    tolerance = minorant.dtype.type(TIE_TOLERANCE)
-    for i in prange(minorant.shape[0]):
-        row = minorant[i]
-        lowest = _minimum_of(row)
-        limit = lowest + tolerance * abs(lowest)
-        first = 0
-        while row[first] > limit and first < row.size - 1:
-            first += 1
-        block_end = min((first // TIE_BLOCK + 1) * TIE_BLOCK, row.size)
-        best = first
-        for k in range(first + 1, block_end):
-            if row[k] <= limit:
-                best = k
-        label_map[i] = best
-
-
 def argmin(volume: np.ndarray) -> np.ndarray:
     """The label of smallest cost, the lowest on ties: (H, W, K) -> int32 (H, W)."""
     label_map = np.empty(volume.shape[:2], np.int32)
-    _argmin_rows(volume.reshape(-1, volume.shape[2]), label_map.reshape(-1))
+    rows = volume.reshape(-1, volume.shape[2])
+    run_rows(_argmin_rows, len(rows), rows, label_map.reshape(-1))
     return label_map
 
 
@@ -216,28 +159,9 @@ def read_out(minorant: np.ndarray) -> np.ndarray:
     the first block of eight labels that contains a tied one, and in it the highest tied label.
     """
     label_map = np.empty(minorant.shape[:2], np.int32)
-    _read_out_rows(minorant.reshape(-1, minorant.shape[2]), label_map.reshape(-1))
+    rows = minorant.reshape(-1, minorant.shape[2])
+    run_rows(read_out_rows, len(rows), rows, label_map.reshape(-1))
     return label_map
-
-
-@compiled(parallel=True, error_model="numpy")
-def _row_energies(
-    f: Any, wx: Any, wy: Any, p1: float, p2: float, label_map: Any, rows: Any
-) -> None:
-    """rows[y] = the terms of E(label_map) that row y owns; f: (H, W, K); the rest (H, W)."""
-    height, width = label_map.shape
-    for y in prange(height):
-        total = 0.0
-        for x in range(width):
-            label = label_map[y, x]
-            total += f[y, x, label]
-            if x + 1 < width:
-                jump = abs(label - label_map[y, x + 1])
-                total += wx[y, x] * rho(jump, p1, p2)
-            if y + 1 < height:
-                jump = abs(label - label_map[y + 1, x])
-                total += wy[y, x] * rho(jump, p1, p2)
-        rows[y] = total
 
 
 def energy(
@@ -245,23 +169,29 @@ def energy(
 ) -> float:
     """Energy (paper, eq. 1) of a label map, accumulated in float64; arguments as `dual_mm`."""
     rows = np.empty(f.shape[0], np.float64)
-    _row_energies(f, wx, wy, float(p1), float(p2), label_map, rows)
+    terms = f, 1.0, wx, wy, float(p1), float(p2)
+    run_rows(row_energies, len(rows), *terms, label_map, rows)
     return float(rows.sum())
 
 
-@compiled(parallel=True, error_model="numpy")
-def _refine_rows(volume: Any, label_map: Any, step: float, offsets: Any) -> None:
-    """offsets[i] = sub-label shift in pixels; volume: (N, K); label_map, offsets: (N,)."""
-    top = volume.shape[1] - 1
-    for i in prange(volume.shape[0]):
-        z = label_map[i]
-        shift = 0.0
-        if 0 < z < top:
-            before, here, after = volume[i, z - 1], volume[i, z], volume[i, z + 1]
-            slope = (before - after) / (2.0 * step)
-            curvature = (before - 2.0 * here + after) / (step * step)
-            shift = min(max(slope / max(SMALLEST_CURVATURE, curvature), -step), step)
-        offsets[i] = shift
+def _refine_rows(
+    first: int, last: int, volume: np.ndarray, label_map: np.ndarray, step: float, offsets: Any
+) -> None:
+    """offsets[i] = sub-label shift in pixels; volume: (N, K); label_map, offsets: (N,).
+
+    NumPy: three costs of a pixel are too little to be worth compiling anything.
+    """
+    label_count = volume.shape[1]
+    labels = label_map[first:last]
+    inner = np.flatnonzero((labels > 0) & (labels < label_count - 1))
+    at = (inner + first) * label_count + labels[inner]
+    costs = volume.reshape(-1)
+    before, here, after = costs[at - 1], costs[at], costs[at + 1]
+    slope = (before - after) / np.float64(2.0 * step)
+    curvature = (before - 2.0 * here.astype(np.float64) + after) / (step * step)
+    shift = slope / np.maximum(SMALLEST_CURVATURE, curvature)
+    offsets[first:last] = 0
+    offsets[first + inner] = np.minimum(np.maximum(shift, -step), step)
 
 
 def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray:
@@ -283,7 +213,7 @@ def refine(volume: np.ndarray, label_map: np.ndarray, step: float) -> np.ndarray
         the last label, elsewhere at most ``step``, so that it stays within the labels.
     """
     offsets = np.empty(label_map.shape, np.float32)
-    _refine_rows(
-        volume.reshape(-1, volume.shape[2]), label_map.reshape(-1), float(step), offsets.reshape(-1)
-    )
+    rows = np.ascontiguousarray(volume).reshape(-1, volume.shape[2])
+    flat = label_map.reshape(-1), float(step), offsets.reshape(-1)
+    run_rows(_refine_rows, len(rows), rows, *flat, at_once=_CACHED_PIXELS)
     return offsets

@@ -14,10 +14,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import prange
 
 from .constants import LUMA, SMALLEST_WEIGHT, SMOOTHING_RADIUS, SMOOTHING_SIGMA
 from .cpu.jit import compiled
+from .cpu.workers import run_rows
 
 # ---------------------------------------------------------------- from image contrast
 
@@ -28,36 +28,33 @@ def _gaussian_taps() -> np.ndarray:
     return taps / taps.sum()
 
 
-@compiled(parallel=True, error_model="numpy")
-def _smoothed_luma(image: Any, luma: Any, taps: Any) -> Any:
-    """(H, W, 3) -> (H, W): luma, then a separable filter with clamped borders."""
-    height, width, _ = image.shape
-    radius = taps.size // 2
-    along_rows = np.empty((height, width), image.dtype)
-    for y in prange(height):
-        line = np.empty(width, image.dtype)
-        for x in range(width):
-            line[x] = luma[0] * image[y, x, 0] + luma[1] * image[y, x, 1] + luma[2] * image[y, x, 2]
-        for x in range(width):
-            total = 0.0
-            for t in range(taps.size):
-                total += taps[t] * line[min(max(x + t - radius, 0), width - 1)]
-            along_rows[y, x] = total
-    smooth = np.empty((height, width), image.dtype)
-    for y in prange(height):
-        for x in range(width):
-            total = 0.0
-            for t in range(taps.size):
-                total += taps[t] * along_rows[min(max(y + t - radius, 0), height - 1), x]
-            smooth[y, x] = total
-    return smooth
+def _smoothed(image: np.ndarray, taps: np.ndarray, axis: int) -> np.ndarray:
+    """An image (H, W), filtered along one axis with clamped borders; sums in float64."""
+    radius, size = len(taps) // 2, image.shape[axis]
+    around = [(radius, radius) if x == axis else (0, 0) for x in range(2)]
+    padded = np.pad(image, around, mode="edge")
+    total = np.zeros(image.shape)
+    for t, tap in enumerate(taps):
+        total += tap * (padded[:, t : t + size] if axis else padded[t : t + size])
+    return total.astype(image.dtype)
 
 
-@compiled(parallel=True, error_model="numpy")
-def _weights(smooth: Any, scale: float, alpha: float, beta: float, wx: Any, wy: Any) -> None:
+def _smoothed_luma(image: np.ndarray) -> np.ndarray:
+    """(H, W, 3) -> (H, W): luma, then a separable filter."""
+    red, green, blue = (np.float64(weight) * image[..., c] for c, weight in enumerate(LUMA))
+    taps = _gaussian_taps()
+    luma = (red + green + blue).astype(image.dtype)
+    return _smoothed(_smoothed(luma, taps, axis=1), taps, axis=0)
+
+
+@compiled(nogil=True)
+def _weights(
+    first: int, last: int,
+    smooth: Any, scale: float, alpha: float, beta: float, wx: Any, wy: Any,
+) -> None:  # fmt: skip
     """Weights of the forward differences of smooth; all arrays (H, W)."""
     height, width = smooth.shape
-    for y in prange(height):
+    for y in range(first, last):
         for x in range(width):
             wx[y, x] = 0
             wy[y, x] = 0
@@ -87,9 +84,10 @@ def contrast_weights(
     wx, wy
         Weights (H, W) of the edges to the right and to the lower neighbour; 0 where there is none.
     """
-    smooth = _smoothed_luma(image, np.array(LUMA), _gaussian_taps())
+    smooth = _smoothed_luma(image)
     wx, wy = np.empty_like(smooth), np.empty_like(smooth)
-    _weights(smooth, float(scale), float(alpha), float(beta), wx, wy)
+    shape = float(scale), float(alpha), float(beta)
+    run_rows(_weights, len(smooth), smooth, *shape, wx, wy)
     return wx, wy
 
 

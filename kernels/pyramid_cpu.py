@@ -9,28 +9,34 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import prange
 
-from .cpu.jit import compiled
+from .cpu.jit import compiled, only_called_by_kernels
+from .cpu.workers import run_rows
 
 # Fine pixel 2i lies a quarter of a coarse pixel before coarse pixel i, 2i + 1 as far behind it.
 _NEAR, _FAR = 0.75, 0.25
 
 
-@compiled(error_model="numpy")
+@compiled(**only_called_by_kernels)
 def _beside(position: int, size: int) -> int:
     """The coarse pixel beyond the nearest one, that the fine pixel reads too; within the image."""
     near = position // 2
     return min(max(near - 1 if position % 2 == 0 else near + 1, 0), size - 1)
 
 
-@compiled(parallel=True, error_model="numpy")
-def _add(total: Any, coarse: Any, near_near: Any, near_far: Any, far_far: Any, half: Any) -> None:
-    """total (H, W, K) += coarse (H', W', K'), by the products of the interpolation's shares."""
-    height, width, label_count = total.shape
+@compiled(nogil=True)
+def _add(
+    first: int, last: int,
+    total: Any, coarse: Any, near_near: Any, near_far: Any, far_far: Any, half: Any,
+) -> None:  # fmt: skip
+    """total (H, W, K) += coarse (H', W', K'), by the products of the interpolation's shares.
+
+    Rows ``first`` to ``last`` - 1.
+    """
+    _, width, label_count = total.shape
     rows, columns, coarse_count = coarse.shape
-    for y in prange(height):
-        mixed = np.empty(coarse_count + 1, total.dtype)
+    mixed = np.empty(coarse_count + 1, total.dtype)
+    for y in range(first, last):
         near_row, far_row = coarse[y // 2], coarse[_beside(y, rows)]
         for x in range(width):
             near, far = x // 2, _beside(x, columns)
@@ -65,11 +71,11 @@ def upsample_forward(
     number = fine.dtype.type
     total = fine if in_place else fine.copy()
     shares = (weight * x for x in (_NEAR * _NEAR, _NEAR * _FAR, _FAR * _FAR))
-    _add(total, coarse, *map(number, shares), number(0.5))
+    run_rows(_add, len(total), total, coarse, *map(number, shares), number(0.5))
     return total
 
 
-@compiled(error_model="numpy")
+@compiled(**only_called_by_kernels)
 def _share(position: int, near: int, size: int) -> float:
     """How much fine pixel ``position`` reads of coarse pixel ``near``; the border counts twice."""
     share = 0.0
@@ -80,15 +86,20 @@ def _share(position: int, near: int, size: int) -> float:
     return share
 
 
-@compiled(parallel=True, error_model="numpy")
-def _gather(dfine: Any, coarse: Any, weight: Any, dcoarse: Any, dweights: Any) -> None:
-    """dfine (H, W, K) -> dcoarse (H', W', K') and, by rows, the gradient of the weight (H',)."""
+@compiled(nogil=True)
+def _gather(
+    first: int, last: int, dfine: Any, coarse: Any, weight: Any, dcoarse: Any, dweights: Any
+) -> None:
+    """dfine (H, W, K) -> dcoarse (H', W', K') and, by rows, the gradient of the weight (H',).
+
+    Coarse rows ``first`` to ``last`` - 1.
+    """
     height, width, label_count = dfine.shape
     rows, columns, coarse_count = coarse.shape
     number = dfine.dtype.type
-    for row in prange(rows):
-        # One more label on both sides, so that the neighbours of all labels exist.
-        total = np.empty(2 * coarse_count + 2, dfine.dtype)
+    # One more label on both sides, so that the neighbours of all labels exist.
+    total = np.empty(2 * coarse_count + 2, dfine.dtype)
+    for row in range(first, last):
         dweight = 0.0
         for column in range(columns):
             total[:] = 0
@@ -112,5 +123,6 @@ def upsample_backward(
     """Gradients of the coarse costs (H', W', K') and of their weight from that of the sum."""
     dcoarse = np.empty_like(coarse)
     dweights = np.empty(coarse.shape[0])
-    _gather(dfine, coarse, dfine.dtype.type(weight), dcoarse, dweights)
+    weight = dfine.dtype.type(weight)
+    run_rows(_gather, len(coarse), dfine, coarse, weight, dcoarse, dweights)
     return dcoarse, float(dweights.sum())

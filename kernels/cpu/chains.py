@@ -1,13 +1,16 @@
 """The minorants of chains of pixels by recursive bisection (docs/model.md 6.4), CPU.
 
-All chains of a family have the same length, hence the same bisection.  So a block of `LANES`
-neighbouring chains is processed in lock-step, each chain in one lane of the vectors: minima over
+All chains of a family have the same length, hence the same bisection.  So a block of neighbouring
+chains is processed in lock-step, each chain in one lane of the vectors (`lanes`): minima over
 the labels are taken lane by lane, the neighbour of a label is the vector beside it, and a message
 takes time in proportion to the number of labels, whatever that is.
 
 The costs of a block are brought into this order once, when the first walks reach them (`_bring`),
 and what is handed to the other family is brought back (`_exchange`).  Beside them the bisection
 keeps only the few dozen rows of costs that it reads again (`_walk`).
+
+The numbers are floats or 16-bit fixed point (docs/model.md 6.9); what is different for the latter
+is in `lanes` and `messages`.
 """
 
 from __future__ import annotations
@@ -15,11 +18,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
+from numba.extending import overload
 
 from . import buffers
 from .jit import compiled
 from .lanes import (
-    LANES,
+    above,
+    at_most,
+    chains_per_vector,
+    is_fixed,
+    lane_count,
     load_lanes,
     load_tile,
     prefetch_tile,
@@ -43,8 +52,8 @@ _BOTTOM = 2
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _LEVELS = 64
 
-# Labels that are brought at a time, two tiles: a cache line of float32.
-_LINE = 16
+# Tiles that are brought at a time: with float32 and fixed point their rows make a cache line.
+_TILES = 2
 _LINE_BYTES = 64
 
 # Nodes that are fetched from memory ahead of the one that is brought.
@@ -52,14 +61,17 @@ _AHEAD = 4
 
 
 class _ChainBlock(NamedTuple):
-    """Up to `LANES` chains side by side; the pointers point to the first node of the first one."""
+    """Chains side by side, at most one per lane.
+
+    The pointers point to the first node of the first chain.
+    """
 
     f: Any  # unary costs, K per pixel
     costs: Any  # costs of the family of chains being processed, K per pixel
     out: Any  # receives the costs of the other family; may be the same memory as `costs`
     winners: Any  # receives the argmin of F, one per pixel ...
     vote: bool  # ... if this is set
-    plain: bool  # the other family gets F itself instead of f - costs + F
+    plain: bool  # the other family gets F itself instead of f + (F - costs)
     nodes: int
     node_step: int  # pixels from node to node
     chain_step: int  # pixels from chain to chain
@@ -67,6 +79,9 @@ class _ChainBlock(NamedTuple):
     label_count: int
     whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
     penalties: Edge  # of edges of weight 1
+    limit: Any  # of what is handed over in fixed point ...
+    highest: Any  # ... as one number
+    fixed: bool  # whether the numbers are fixed point
 
 
 class _Scratch(NamedTuple):
@@ -82,34 +97,68 @@ class _Scratch(NamedTuple):
     order: Any  # how many nodes are finished, and which, or were in the block before this one
 
 
+def _part(like: Any, part: int, whole: int) -> Any:
+    """``part / whole``, less than 1, as a factor of numbers of the type of ``like``."""
+    raise NotImplementedError("only for compiled functions")
+
+
+@overload(_part)
+def _choose_part(like: Any, part: Any, whole: Any) -> Any:
+    def of_float(like: Any, part: Any, whole: Any) -> Any:
+        return type(like)(part) / type(like)(whole)
+
+    def of_fixed(like: Any, part: Any, whole: Any) -> Any:
+        return np.int16(np.uint16((part << 16) // whole))
+
+    return of_fixed if isinstance(like, types.Integer) else of_float
+
+
+def _exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+    """``f + (minorant - cost)``; in fixed point relative to ``low`` and at most ``limit``."""
+    raise NotImplementedError("only for compiled functions")
+
+
+@overload(_exchanged)
+def _choose_exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+    def of_float(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+        return f + (minorant - cost)
+
+    def of_fixed(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+        return np.int16(min(int(f) + (int(minorant) - int(low) - int(cost)), int(limit)))
+
+    return of_fixed if isinstance(f, types.Integer) else of_float
+
+
 @inner
 def _bring(block: _ChainBlock, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
-    """target = the costs of the chains at a node, (K, LANES).
+    """target = the costs of the chains at a node, (K, lanes).
 
     The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
     """
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     source = advance(block.costs, pixel * label_count)
-    if label_count < _LINE:
-        for lane in range(LANES):
+    lanes = lane_count(source)
+    line = _TILES * lanes
+    if label_count < line:
+        for lane in range(lanes):
             for k in range(label_count):
-                target[k * LANES + lane] = source[min(lane, last) * step + k]
+                target[k * lanes + lane] = source[min(lane, last) * step + k]
         return
     ahead = (soon - pixel) * label_count
-    for begin in range(0, label_count, _LINE):
-        k = min(begin, label_count - _LINE)  # the last lines overlap
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)  # the last lines overlap
         prefetch_tile(advance(source, k + ahead), step, last)
-        prefetch_tile(advance(soon_target, k * LANES), _LINE, LANES)
+        prefetch_tile(advance(soon_target, k * lanes), line, lanes)
         low = transposed(load_tile(advance(source, k), step, last))
-        high = transposed(load_tile(advance(source, k + LANES), step, last))
-        store_tile(advance(target, k * LANES), LANES, LANES, low)
-        store_tile(advance(target, (k + LANES) * LANES), LANES, LANES, high)
+        high = transposed(load_tile(advance(source, k + lanes), step, last))
+        store_tile(advance(target, k * lanes), lanes, lanes, low)
+        store_tile(advance(target, (k + lanes) * lanes), lanes, lanes, high)
 
 
 @inner
 def _write_line(block: _ChainBlock, target: Any, low: Any, high: Any) -> None:
-    """Write `_LINE` labels of every chain.  Lanes that repeat the last one write what it does.
+    """Write two tiles of labels of every chain.  Lanes that repeat the last one write what it does.
 
     They are read again only after the rest of the volume, so they need no place in the caches.
     """
@@ -118,53 +167,66 @@ def _write_line(block: _ChainBlock, target: Any, low: Any, high: Any) -> None:
         stream_tiles(target, step, block.last, low, high)
     else:
         store_tile(target, step, block.last, low)
-        store_tile(advance(target, LANES), step, block.last, high)
+        store_tile(advance(target, lane_count(target)), step, block.last, high)
 
 
 @inner
-def _bring_back(block: _ChainBlock, pixel: int, minorant: Any) -> None:
-    """out = F at a node of the chains; minorant: (K, LANES)."""
+def _bring_back(block: _ChainBlock, pixel: int, minorant: Any, low: Any) -> None:
+    """out = F at a node of the chains; minorant: (K, lanes), low: its minima."""
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     out = advance(block.out, pixel * label_count)
-    if label_count < _LINE:
+    lanes = lane_count(out)
+    line = _TILES * lanes
+    if label_count < line:
+        for k in range(label_count):
+            value = at_most(above(load_lanes(minorant, k), low), block.limit)
+            store_lanes(minorant, k, value)
         for lane in range(last + 1):
             for k in range(label_count):
-                out[lane * step + k] = minorant[k * LANES + lane]
+                out[lane * step + k] = minorant[k * lanes + lane]
         return
-    for begin in range(0, label_count, _LINE):
-        k = min(begin, label_count - _LINE)
-        low = load_tile(advance(minorant, k * LANES), LANES, LANES)
-        high = load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
-        _write_line(block, advance(out, k), transposed(low), transposed(high))
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)
+        near = load_tile(advance(minorant, k * lanes), lanes, lanes)
+        far = load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes)
+        near = at_most(above(near, low), block.limit)
+        far = at_most(above(far, low), block.limit)
+        _write_line(block, advance(out, k), transposed(near), transposed(far))
 
 
 @inner
-def _exchange(block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any) -> None:
-    """out = f - costs + F (docs/model.md 6.2) at a node; costs, minorant: (K, LANES).
+def _exchange(
+    block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any, low: Any, lows: Any
+) -> None:
+    """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
 
-    The unary costs at the pixel ``soon`` are fetched meanwhile.
+    low: the minima of F, which are also at the pointer ``lows``.  The unary costs at the pixel
+    ``soon`` are fetched meanwhile.
     """
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
-    if label_count < _LINE:
+    lanes = lane_count(f)
+    line = _TILES * lanes
+    if label_count < line:
         for lane in range(last + 1):
             for k in range(label_count):
-                i, j = lane * step + k, k * LANES + lane
-                out[i] = f[i] - costs[j] + minorant[j]
+                i, j = lane * step + k, k * lanes + lane
+                out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
         return
     ahead = (soon - pixel) * label_count
-    for begin in range(0, label_count, _LINE):
-        k = min(begin, label_count - _LINE)
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)
         prefetch_tile(advance(f, k + ahead), step, last)
-        low = transposed(load_tile(advance(f, k), step, last))
-        high = transposed(load_tile(advance(f, k + LANES), step, last))
-        low = low - load_tile(advance(costs, k * LANES), LANES, LANES)
-        high = high - load_tile(advance(costs, (k + LANES) * LANES), LANES, LANES)
-        low = low + load_tile(advance(minorant, k * LANES), LANES, LANES)
-        high = high + load_tile(advance(minorant, (k + LANES) * LANES), LANES, LANES)
-        _write_line(block, advance(out, k), transposed(low), transposed(high))
+        near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
+        far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
+        near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
+        far = far - load_tile(advance(costs, (k + lanes) * lanes), lanes, lanes)
+        near = load_tile(advance(f, k), step, last) + transposed(near)
+        far = load_tile(advance(f, k + lanes), step, last) + transposed(far)
+        near, far = at_most(near, block.limit), at_most(far, block.limit)
+        _write_line(block, advance(out, k), near, far)
 
 
 @inner
@@ -184,12 +246,12 @@ def _vote(block: _ChainBlock, pixel: int, minorant: Any) -> None:
 
 @inner
 def _row(block: _ChainBlock, scratch: _Scratch, row: int) -> Any:
-    return advance(scratch.rows, row * (block.label_count + 1) * LANES)
+    return advance(scratch.rows, row * (block.label_count + 1) * lane_count(scratch.rows))
 
 
 @inner
 def _costs(block: _ChainBlock, scratch: _Scratch, node: int) -> Any:
-    return advance(scratch.costs, node * block.label_count * LANES)
+    return advance(scratch.costs, node * block.label_count * lane_count(scratch.costs))
 
 
 @inner
@@ -249,21 +311,29 @@ def _walk(
 
 
 @inner
+def _count_in(scratch: _Scratch, low: Any) -> None:
+    """Add minima to the optima of the chains."""
+    lanes = lane_count(scratch.minima)
+    store_lanes(scratch.minima, _TURN, low)
+    for lane in range(lanes):
+        scratch.optima[lane] += scratch.minima[_TURN * lanes + lane]
+
+
+@inner
 def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
     """Give the other family what F, whose minima are ``low``, leaves to it."""
     never_inline()
     pixel = node * block.node_step
-    store_lanes(scratch.minima, _TURN, low)
-    for lane in range(LANES):
-        scratch.optima[lane] += scratch.minima[_TURN * LANES + lane]
+    _count_in(scratch, low)
     scratch.order[0] += 1
     turn = scratch.order[0]
     scratch.order[turn] = node
     if block.plain:
-        _bring_back(block, pixel, minorant)
+        _bring_back(block, pixel, minorant, low)
     else:
         soon = scratch.order[min(turn + _AHEAD, block.nodes)] * block.node_step
-        _exchange(block, pixel, soon, _costs(block, scratch, node), minorant)
+        lows = advance(scratch.minima, _TURN * lane_count(scratch.minima))
+        _exchange(block, pixel, soon, _costs(block, scratch, node), minorant, low, lows)
     if block.vote:
         _vote(block, pixel, minorant)
 
@@ -301,10 +371,10 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
 
         # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
         edge = _edge(block, scratch, a, b)
-        number = scratch.rows[0]
-        r = splat(type(number)(near_size) / type(number)(size))
+        r = splat(_part(scratch.rows[0], near_size, size))
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
-        low = split_marginal(row_a, load_lanes(minima, top), edge, r, row_b, cut, label_count)
+        low, low_b = load_lanes(minima, top), load_lanes(minima, row - 1)
+        low = split_marginal(row_a, low, edge, r, row_b, low_b, cut, label_count)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
@@ -315,6 +385,8 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         else:
             store_lanes(minima, top, low)
 
+        if block.fixed:  # what `pass_on` takes off the message
+            _count_in(scratch, negated_low)
         base = row_b if b == far else _costs(block, scratch, b)
         low = pass_on(cut, negated_low, edge, base, row_b, label_count)
         if b == far:
@@ -341,22 +413,26 @@ def _row_count(nodes: int) -> int:
 
 
 def scratch_bytes(nodes: int, label_count: int) -> int:
-    """Bytes of `scratch_arrays` in float32, without what does not grow with the labels."""
-    return 4 * LANES * (nodes * label_count + _row_count(nodes) * (label_count + 1))
+    """Bytes of `scratch_arrays`, without what does not grow with the labels.
+
+    In fixed point as many as in float32: there are twice the chains.
+    """
+    lanes = chains_per_vector("float32")
+    return 4 * lanes * (nodes * label_count + _row_count(nodes) * (label_count + 1))
 
 
 def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
-    """Buffers for `LANES` chains of ``nodes`` nodes, in the order of `_Scratch`."""
-    count = _row_count(nodes)
-    rows = buffers.empty((count, label_count + 1, LANES), dtype)
-    rows[:, label_count] = np.inf
+    """Buffers for a block of chains of ``nodes`` nodes, in the order of `_Scratch`."""
+    count, lanes = _row_count(nodes), chains_per_vector(dtype)
+    rows = buffers.empty((count, label_count + 1, lanes), dtype)
+    rows[:, label_count] = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
     return (
-        buffers.empty((nodes, label_count, LANES), dtype),
-        buffers.empty((nodes, LANES), dtype),
+        buffers.empty((nodes, label_count, lanes), dtype),
+        buffers.empty((nodes, lanes), dtype),
         rows,
-        buffers.empty((count, LANES), dtype),
-        np.empty(LANES, np.float64),
-        np.ones(LANES, dtype),
+        buffers.empty((count, lanes), dtype),
+        np.empty(lanes, np.float64),
+        np.ones(lanes, dtype),
         np.empty(3 * _LEVELS, np.int64),
         np.zeros(nodes + 1, np.int64),
     )
@@ -376,6 +452,7 @@ def move_minorants(
     node_step: int,
     p1: Any,
     p2: Any,
+    limit: Any,
     plain: bool,
     lane_costs: Any,
     lane_weights: Any,
@@ -390,15 +467,16 @@ def move_minorants(
     """Compute the minorants F of some parallel chains and move them to the other family.
 
     Chain j begins at pixel ``j*chain_step``; its ``nodes`` nodes are ``node_step`` pixels apart.
-    The chains in [begin, end) are processed, at most `LANES`.
+    The chains in [begin, end) are processed, at most one per lane.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
-    ``f - costs + F`` (docs/model.md 6.2) or F (``plain``) and may be the same array as ``costs``;
+    ``f + (F - costs)`` (docs/model.md 6.2) or F (``plain``) and may be the same array as ``costs``;
     weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the argmin of F, or
-    (0,) if it is not wanted; lane_costs to order: from `scratch_arrays`; optima: one per chain,
-    receives the sum of the minima of F, which is the optimum of the chain.
+    (0,) if it is not wanted; limit: of fixed point numbers in ``out``, any float otherwise;
+    lane_costs to order: from `scratch_arrays`; optima: one per chain, receives the sum of the
+    minima of F, which is the optimum of the chain.
     """
-    label_count = f.shape[1]
+    label_count, lanes = f.shape[1], lane_count(pointer_to(f))
     first = begin * chain_step
     last = end - begin - 1
     block = _ChainBlock(
@@ -413,8 +491,11 @@ def move_minorants(
         chain_step,
         last,
         label_count,
-        label_count % _LINE == 0 and out.ctypes.data % _LINE_BYTES == 0,
+        label_count % (_TILES * lanes) == 0 and out.ctypes.data % _LINE_BYTES == 0,
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
+        splat(limit),
+        limit,
+        is_fixed(pointer_to(f)),
     )
     scratch = _Scratch(
         pointer_to(lane_costs),
@@ -427,10 +508,10 @@ def move_minorants(
         pointer_to(order),
     )
     for node in range(nodes):
-        for lane in range(LANES):
+        for lane in range(lanes):
             pixel = first + node * node_step + min(lane, last) * chain_step
             lane_weights[node, lane] = weights[pixel]
-    for lane in range(LANES):
+    for lane in range(lanes):
         lane_optima[lane] = 0
     order[0] = 0
     _bisect(block, scratch)

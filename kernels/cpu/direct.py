@@ -14,17 +14,15 @@ import numpy as np
 from numba.extending import register_jitable
 
 from .jit import compiled
-from .tiles import (
+from .products import (
     TILE_ROWS,
-    Plan,
-    cut_strip,
-    finish,
     multiply,
     multiply_transposed,
     pack,
     padded_columns,
     padded_rows,
 )
+from .tiles import Plan, cut_strip, finish
 
 _TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
 
@@ -36,17 +34,9 @@ def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
     return Plan(taps.shape, panels, shift, activate)
 
 
-def whole_rows(rows: int) -> int:
-    """How many of the next ``rows`` rows are in complete tiles: tiles have one row."""
-    return rows
-
-
-def tile_at(row: int, phase: int) -> tuple[int, int]:
-    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
-
-    Tiles begin at rows that are congruent to ``phase``, modulo their height.
-    """
-    return row, row
+def tile_side(taps: tuple[int, int, int, int]) -> int:
+    """Rows of a tile: a pixel does not depend on where the rows before it were cut."""
+    return 1
 
 
 def scratch(

@@ -9,10 +9,19 @@ import llvmlite
 from numba import config, njit
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
+from numba.core.types.misc import unliteral
 
 from ..diskcache import KernelCache
 
-__all__ = ["compiled"]
+__all__ = ["compiled", "only_called_by_kernels"]
+
+# Divisions give inf or NaN, as those of NumPy do, and have no branch that raises.  Numba compiles a
+# function once for each way of treating errors that its callers have, so all kernels have this one.
+# Nor does anything here call a kernel through a pointer of C.
+_DEFAULTS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
+only_called_by_kernels = {"nogil": True, "no_cpython_wrapper": True}
+"""Options of functions that Python never calls: Numba need not make versions for it."""
 
 
 class _CpuCache(KernelCache):
@@ -30,16 +39,34 @@ class _CpuCache(KernelCache):
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function when it is called, and keep it for other processes.
 
+    It runs without the GIL, which no kernel needs: other threads may match other pairs, or read
+    and write files.
+
     Parameters
     ----------
     options
-        Those of `numba.njit`.
+        Those of `numba.njit`; divisions are NumPy's.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = njit(**options)(function)
+        dispatcher = njit(**{**_DEFAULTS, **options})(function)
         if not config.DISABLE_JIT:  # else it is the function itself
             dispatcher._cache = _CpuCache(function, dumps, f"llvmlite {llvmlite.__version__}")
+            _ignore_literals(dispatcher)
         return dispatcher
 
     return decorate
+
+
+def _ignore_literals(dispatcher: Any) -> None:
+    """Let kernels that call this one with a constant, such as 4, share the version for variables.
+
+    Numba would compile one more for each constant.
+    """
+    by_types = dispatcher.get_call_template
+
+    def get_call_template(args: Any, kws: Any) -> Any:
+        plain = [unliteral(x) for x in args]
+        return by_types(plain, {name: unliteral(x) for name, x in kws.items()})
+
+    dispatcher.get_call_template = get_call_template

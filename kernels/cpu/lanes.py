@@ -1,9 +1,14 @@
 """Vectors that hold one number of each of several chains, for Numba functions.
 
-A `Lanes` is ``LANES`` floats in a vector register.  It is added, subtracted, multiplied and negated
-with the usual operators, and it is read from and written to memory that has the lanes as its last
-axis.  A `LaneTile` is ``LANES`` of them, a square that can be transposed: that is how numbers come
-from volumes, which have the labels as their last axis, and return there.
+A `Lanes` is a vector register of `chains_per_vector` numbers, floats or 16-bit fixed point. It is
+added, subtracted, multiplied and negated with the usual operators, and it is read from and written
+to memory that has the lanes as its last axis. A `LaneTile` is as many of them, a square that can be
+transposed: that is how numbers come from volumes, which have the labels as their last axis, and
+return there.
+
+Fixed point numbers are int16 in units that the caller chooses.  Sums and differences stop at the
+largest and the smallest number.  The operands of a product are read as unsigned, and the second
+one as a fraction of 65536: ``a * b`` is ``a*b // 65536``.
 
 What is written in this way compiles to the vector instructions that it says, on every machine;
 nothing depends on what LLVM's vectoriser makes of a loop.
@@ -14,6 +19,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.cgutils import get_or_insert_function
@@ -23,30 +29,41 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from .pointers import prefetch_line
 
 __all__ = [
-    "LANES", "fused_sum", "load_lanes", "load_tile", "lower", "prefetch_tile", "splat",
-    "store_lanes", "store_tile", "stream_tiles", "transposed", "where_less",
+    "above", "at_most", "chains_per_vector", "fused_sum", "is_fixed", "lane_count", "load_lanes",
+    "load_tile", "lower", "prefetch_tile", "splat", "store_lanes", "store_tile", "stream_tiles",
+    "transposed", "where_less",
 ]  # fmt: skip
 
-# A vector of AVX.  16 lanes, as AVX-512 has, would double the memory of a block, which with 8 is
-# 5 MB for rows of 1242 pixels and 128 labels; Zen 4 does no more operations in a cycle with them.
-LANES = 8
+# Lanes of floats fill a vector of AVX.  16 of them, as AVX-512 has, would double the memory of a
+# block, which with 8 is 5 MB for rows of 1242 pixels and 128 labels; Zen 4 does no more operations
+# in a cycle with them.
+_FLOAT_LANES = 8
+_FIXED_LANES = 16
 
 _NUMBER = ir.IntType(32)
 
 
+def chains_per_vector(dtype: Any) -> int:
+    """How many chains fit in a vector: 8 of floats, 16 of int16; of a NumPy or a Numba type."""
+    name = getattr(dtype, "name", None) or np.dtype(dtype).name
+    return _FIXED_LANES if name == "int16" else _FLOAT_LANES
+
+
 class Lanes(types.Type):
-    """The type of `LANES` floats."""
+    """The type of a vector that has a number of every chain."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
+        self.count = chains_per_vector(dtype)
         super().__init__(f"Lanes({dtype})")
 
 
 class LaneTile(types.Type):
-    """The type of `LANES` times `LANES` floats."""
+    """The type of as many vectors as each has lanes."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
+        self.count = chains_per_vector(dtype)
         super().__init__(f"LaneTile({dtype})")
 
 
@@ -54,18 +71,59 @@ class LaneTile(types.Type):
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
-        super().__init__(manager, kind, ir.VectorType(element, LANES))
+        super().__init__(manager, kind, ir.VectorType(element, kind.count))
 
 
 @register_model(LaneTile)
 class _TileModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
-        super().__init__(manager, kind, ir.ArrayType(ir.VectorType(element, LANES), LANES))
+        vector = ir.VectorType(element, kind.count)
+        super().__init__(manager, kind, ir.ArrayType(vector, kind.count))
 
 
-def _define(operation: Any, instruction: str, operands: int) -> None:
-    """Let ``operation`` of `Lanes` or of `LaneTile` be an instruction of LLVM."""
+def _is_fixed(vector: Any) -> bool:
+    return isinstance(vector.type.element, ir.IntType)
+
+
+def _call(builder: Any, name: str, *vectors: Any, **options: Any) -> Any:
+    """A call of an intrinsic of LLVM; llvmlite knows the names of those for scalars only."""
+    kind = vectors[0].type
+    element = f"i{kind.element.width}" if _is_fixed(vectors[0]) else kind.element.intrinsic_name
+    function = get_or_insert_function(
+        builder.module,
+        ir.FunctionType(kind, [kind] * len(vectors)),
+        f"llvm.{name}.v{kind.count}{element}",
+    )
+    return builder.call(function, vectors, **options)
+
+
+def _high_product(builder: Any, a: Any, b: Any) -> Any:
+    """The upper halves of unsigned products, which is one instruction where there are vectors."""
+    wide = ir.VectorType(ir.IntType(2 * a.type.element.width), a.type.count)
+    product = builder.mul(builder.zext(a, wide), builder.zext(b, wide))
+    shift = ir.Constant(wide, [a.type.element.width] * a.type.count)
+    return builder.trunc(builder.lshr(product, shift), a.type)
+
+
+def _sum(builder: Any, a: Any, b: Any) -> Any:
+    return _call(builder, "sadd.sat", a, b) if _is_fixed(a) else builder.fadd(a, b)
+
+
+def _difference(builder: Any, a: Any, b: Any) -> Any:
+    return _call(builder, "ssub.sat", a, b) if _is_fixed(a) else builder.fsub(a, b)
+
+
+def _product(builder: Any, a: Any, b: Any) -> Any:
+    return _high_product(builder, a, b) if _is_fixed(a) else builder.fmul(a, b)
+
+
+def _negated(builder: Any, a: Any) -> Any:
+    return builder.neg(a) if _is_fixed(a) else builder.fneg(a)
+
+
+def _define(operation: Any, instruction: Any, operands: int) -> None:
+    """Let ``operation`` of `Lanes` or of `LaneTile` be what ``instruction`` emits."""
 
     @infer_global(operation)
     class _Typing(AbstractTemplate):
@@ -75,40 +133,62 @@ def _define(operation: Any, instruction: str, operands: int) -> None:
 
     @lower_builtin(operation, *[Lanes] * operands)
     def _lower_lanes(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return getattr(builder, instruction)(*args)
+        return instruction(builder, *args)
 
     @lower_builtin(operation, *[LaneTile] * operands)
     def _lower_tiles(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rows = zip(*(_rows(builder, tile) for tile in args), strict=True)
-        return _tile(builder, [getattr(builder, instruction)(*row) for row in rows])
+        return _tile(builder, [instruction(builder, *row) for row in rows])
 
 
-_define(operator.add, "fadd", 2)
-_define(operator.sub, "fsub", 2)
-_define(operator.mul, "fmul", 2)
-_define(operator.neg, "fneg", 1)
+_define(operator.add, _sum, 2)
+_define(operator.sub, _difference, 2)
+_define(operator.mul, _product, 2)
+_define(operator.neg, _negated, 1)
 
 
 def _rows(builder: Any, tile: Any) -> list[Any]:
-    return [builder.extract_value(tile, i) for i in range(LANES)]
+    return [builder.extract_value(tile, i) for i in range(tile.type.count)]
 
 
 def _tile(builder: Any, rows: list[Any]) -> Any:
-    tile = ir.Constant(ir.ArrayType(rows[0].type, LANES), ir.Undefined)
+    tile = ir.Constant(ir.ArrayType(rows[0].type, len(rows)), ir.Undefined)
     for i, row in enumerate(rows):
         tile = builder.insert_value(tile, row, i)
     return tile
 
 
 @intrinsic
+def lane_count(typingctx: Any, pointer: Any) -> Any:
+    """`chains_per_vector` the numbers at a pointer, known when the function is compiled."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.intp, chains_per_vector(sig.args[0].dtype))
+
+    return types.intp(pointer), codegen
+
+
+@intrinsic
+def is_fixed(typingctx: Any, pointer: Any) -> Any:
+    """Whether the numbers at a pointer are fixed point, known when the function is compiled."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.get_constant(types.boolean, isinstance(pointer.dtype, types.Integer))
+
+    return types.boolean(pointer), codegen
+
+
+@intrinsic
 def fused_sum(typingctx: Any, a: Any, b: Any, one: Any) -> Any:
-    """a + b, computed as ``a * one + b``, which is the same number to the last bit.
+    """a + b, of floats computed as ``a * one + b``, which is the same number to the last bit.
 
     Zen 4 has two pipes for additions and minima and two others for multiply-adds: where there are
     many minima, this uses all four.  ``one`` must come from memory, or LLVM would remove it.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if _is_fixed(args[0]):
+            return _sum(builder, *args[:2])
         product = builder.fmul(args[0], args[2], flags=("contract",))
         return builder.fadd(product, args[1], flags=("contract",))
 
@@ -120,16 +200,37 @@ def lower(typingctx: Any, a: Any, b: Any) -> Any:
     """The smaller number of each lane; none of them may be NaN."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = args[0].type
-        # llvmlite knows the names of intrinsics for scalars only.
-        function = get_or_insert_function(
-            builder.module,
-            ir.FunctionType(kind, [kind, kind]),
-            f"llvm.minnum.v{LANES}{kind.element.intrinsic_name}",
-        )
-        return builder.call(function, args, fastmath=("nnan", "nsz"))
+        if _is_fixed(args[0]):
+            return _call(builder, "smin", *args)
+        return _call(builder, "minnum", *args, fastmath=("nnan", "nsz"))
 
     return a(a, b), codegen
+
+
+def _of_fixed(name: str) -> Any:
+    """An intrinsic's code: of fixed point ``name`` with a second vector, of floats nothing."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value, other = args
+        if not isinstance(sig.args[0].dtype, types.Integer):
+            return value
+        if isinstance(sig.args[0], Lanes):
+            return _call(builder, name, value, other)
+        return _tile(builder, [_call(builder, name, row, other) for row in _rows(builder, value)])
+
+    return codegen
+
+
+@intrinsic
+def above(typingctx: Any, value: Any, low: Any) -> Any:
+    """``value - low`` of fixed point, whose range is small; floats stay what they are."""
+    return value(value, low), _of_fixed("ssub.sat")
+
+
+@intrinsic
+def at_most(typingctx: Any, value: Any, limit: Any) -> Any:
+    """``min(value, limit)`` of fixed point; floats stay what they are."""
+    return value(value, limit), _of_fixed("smin")
 
 
 @intrinsic
@@ -137,7 +238,8 @@ def where_less(typingctx: Any, a: Any, b: Any, chosen: Any, other: Any) -> Any:
     """``chosen`` in the lanes where a < b, else ``other``."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered("<", *args[:2]), *args[2:])
+        less = builder.icmp_signed if _is_fixed(args[0]) else builder.fcmp_ordered
+        return builder.select(less("<", *args[:2]), *args[2:])
 
     return chosen(a, b, chosen, other), codegen
 
@@ -147,56 +249,63 @@ def splat(typingctx: Any, number: Any) -> Any:
     """The same number in all lanes."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        nothing = ir.Constant(ir.VectorType(args[0].type, LANES), ir.Undefined)
+        count = sig.return_type.count
+        nothing = ir.Constant(ir.VectorType(args[0].type, count), ir.Undefined)
         first = builder.insert_element(nothing, args[0], _NUMBER(0))
-        return builder.shuffle_vector(first, nothing, _lane_numbers([0] * LANES))
+        return builder.shuffle_vector(first, nothing, _lane_numbers([0] * count))
 
     return Lanes(number)(number), codegen
 
 
 def _lane_numbers(numbers: list[int]) -> Any:
-    return ir.Constant(ir.VectorType(_NUMBER, LANES), numbers)
+    return ir.Constant(ir.VectorType(_NUMBER, len(numbers)), numbers)
 
 
-def _address(builder: Any, pointer: Any, index: Any) -> Any:
-    """The address of the vector that begins with element ``index``."""
-    kind = ir.VectorType(pointer.type.pointee, LANES)
-    return builder.bitcast(builder.gep(pointer, [index]), kind.as_pointer())
+def _address(builder: Any, kind: Any, pointer: Any, index: Any) -> Any:
+    """The address of the `Lanes` or of the row of a `LaneTile` that begin with an element."""
+    vector = ir.VectorType(pointer.type.pointee, kind.count)
+    return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
 
 
-def _read(builder: Any, pointer: Any, index: Any) -> Any:
-    address = _address(builder, pointer, index)
-    return builder.load(address, align=4)
+def _read(builder: Any, kind: Any, pointer: Any, index: Any) -> Any:
+    return builder.load(_address(builder, kind, pointer, index), align=_bytes(kind))
 
 
-def _write(builder: Any, pointer: Any, index: Any, value: Any) -> None:
-    builder.store(value, _address(builder, pointer, index), align=4)
+def _write(builder: Any, kind: Any, pointer: Any, index: Any, value: Any) -> None:
+    builder.store(value, _address(builder, kind, pointer, index), align=_bytes(kind))
+
+
+def _bytes(kind: Any) -> int:
+    """Of one number."""
+    return kind.dtype.bitwidth // 8
 
 
 @intrinsic
 def load_lanes(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """The lanes that begin at ``pointer[index * LANES]``."""
+    """The lanes that begin at ``pointer[index * lane_count(pointer)]``."""
+    kind = Lanes(pointer.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _read(builder, args[0], builder.mul(args[1], args[1].type(LANES)))
+        return _read(builder, kind, args[0], builder.mul(args[1], args[1].type(kind.count)))
 
-    return Lanes(pointer.dtype)(pointer, types.intp), codegen
+    return kind(pointer, types.intp), codegen
 
 
 @intrinsic
 def store_lanes(typingctx: Any, pointer: Any, index: Any, value: Any) -> Any:
-    """Write lanes to where ``pointer[index * LANES]`` begins."""
+    """Write lanes to where ``pointer[index * lane_count(pointer)]`` begins."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _write(builder, args[0], builder.mul(args[1], args[1].type(LANES)), args[2])
+        begin = builder.mul(args[1], args[1].type(value.count))
+        _write(builder, value, args[0], begin, args[2])
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, value), codegen
 
 
-def _row_offsets(builder: Any, step: Any, last: Any) -> list[Any]:
+def _row_offsets(builder: Any, count: int, step: Any, last: Any) -> list[Any]:
     """Where the rows of a tile begin; those beyond ``last`` repeat it."""
-    numbers = [last.type(i) for i in range(LANES)]
+    numbers = [last.type(i) for i in range(count)]
     within = [builder.icmp_signed("<", number, last) for number in numbers]
     return [
         builder.mul(builder.select(inside, number, last), step)
@@ -207,12 +316,13 @@ def _row_offsets(builder: Any, step: Any, last: Any) -> list[Any]:
 @intrinsic
 def load_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
     """The tile whose row i begins at ``pointer[min(i, last) * step]``."""
+    kind = LaneTile(pointer.dtype)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        offsets = _row_offsets(builder, *args[1:])
-        return _tile(builder, [_read(builder, args[0], offset) for offset in offsets])
+        offsets = _row_offsets(builder, kind.count, *args[1:])
+        return _tile(builder, [_read(builder, kind, args[0], offset) for offset in offsets])
 
-    return LaneTile(pointer.dtype)(pointer, types.intp, types.intp), codegen
+    return kind(pointer, types.intp, types.intp), codegen
 
 
 @intrinsic
@@ -220,9 +330,9 @@ def store_tile(typingctx: Any, pointer: Any, step: Any, last: Any, tile: Any) ->
     """Write row i of a tile to where ``pointer[min(i, last) * step]`` begins."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        offsets = _row_offsets(builder, *args[1:3])
+        offsets = _row_offsets(builder, tile.count, *args[1:3])
         for offset, row in zip(offsets, _rows(builder, args[3]), strict=True):
-            _write(builder, args[0], offset, row)
+            _write(builder, tile, args[0], offset, row)
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, types.intp, tile), codegen
@@ -237,13 +347,14 @@ def stream_tiles(typingctx: Any, pointer: Any, step: Any, last: Any, low: Any, h
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         pointer, step, last = args[:3]
-        size = LANES * sig.args[0].dtype.bitwidth // 8
+        size = low.count * _bytes(low)
         past_caches = builder.module.add_metadata([_NUMBER(1)])
         tiles = zip(*(_rows(builder, tile) for tile in args[3:]), strict=True)
-        for offset, halves in zip(_row_offsets(builder, step, last), tiles, strict=True):
+        offsets = _row_offsets(builder, low.count, step, last)
+        for offset, halves in zip(offsets, tiles, strict=True):
             for i, half in enumerate(halves):
-                begin = builder.add(offset, offset.type(i * LANES))
-                written = builder.store(half, _address(builder, pointer, begin), align=size)
+                begin = builder.add(offset, offset.type(i * low.count))
+                written = builder.store(half, _address(builder, low, pointer, begin), align=size)
                 written.set_metadata("nontemporal", past_caches)
         return context.get_dummy_value()
 
@@ -255,7 +366,7 @@ def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
     """Fetch the cache lines in which the rows of a tile begin; any address will do."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        for offset in _row_offsets(builder, *args[1:]):
+        for offset in _row_offsets(builder, chains_per_vector(pointer.dtype), *args[1:]):
             prefetch_line(builder, builder.gep(args[0], [offset]))
         return context.get_dummy_value()
 
@@ -264,20 +375,53 @@ def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
 
 @intrinsic
 def transposed(typingctx: Any, tile: Any) -> Any:
-    """The transposed tile: its squares of 1, 2 and 4 lanes are exchanged, three shuffles a row."""
+    """The transposed tile, of floats or of fixed point."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rows = _rows(builder, args[0])
-        width = 1
-        while width < LANES:
-            for i in (i for i in range(LANES) if not i & width):
-                a, b = rows[i], rows[i + width]
-                # Lane t of both results comes from a, or from b in the second half of a square.
-                own = [(t & ~width) + (LANES if t & width else 0) for t in range(LANES)]
-                rows[i] = builder.shuffle_vector(a, b, _lane_numbers(own))
-                others = _lane_numbers([t + width for t in own])
-                rows[i + width] = builder.shuffle_vector(a, b, others)
-            width *= 2
-        return _tile(builder, rows)
+        exchange = _squares_exchanged if tile.count == _FLOAT_LANES else _halves_interleaved
+        return _tile(builder, exchange(builder, rows))
 
     return tile(tile), codegen
+
+
+def _squares_exchanged(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose by exchanging squares of 1, 2 and 4 lanes: three shuffles a row."""
+    rows, count = list(rows), len(rows)
+    width = 1
+    while width < count:
+        for i in (i for i in range(count) if not i & width):
+            a, b = rows[i], rows[i + width]
+            # Lane t of both results comes from a, or from b in the second half of a square.
+            own = [(t & ~width) + (count if t & width else 0) for t in range(count)]
+            rows[i] = builder.shuffle_vector(a, b, _lane_numbers(own))
+            others = _lane_numbers([t + width for t in own])
+            rows[i + width] = builder.shuffle_vector(a, b, others)
+        width *= 2
+    return rows
+
+
+def _halves_interleaved(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose 16 rows of 16 by shuffles within the halves of vectors, which are the fast ones.
+
+    The halves of rows i and i + 8 are put side by side.  Then 8 rows are interleaved three times,
+    each with the one four further, in both halves alike.
+    """
+    count, half = len(rows), len(rows) // 2
+    first = _lane_numbers([*range(half), *range(count, count + half)])
+    second = _lane_numbers([*range(half, count), *range(count + half, 2 * count)])
+    quarters = range(0, half // 2), range(half // 2, half)
+    low, high = (
+        _lane_numbers(
+            [t + at for begin in (0, half) for at in (begin + i for i in part) for t in (0, count)]
+        )
+        for part in quarters
+    )
+    done: list[Any] = []
+    for side in (first, second):
+        part = [builder.shuffle_vector(rows[i], rows[i + half], side) for i in range(half)]
+        for _ in range(3):
+            pairs = list(zip(part[: half // 2], part[half // 2 :], strict=True))
+            part = [builder.shuffle_vector(a, b, which) for a, b in pairs for which in (low, high)]
+        done += part
+    return done

@@ -1,13 +1,16 @@
-"""Messages of Dual_MM (docs/model.md 6.4) between nodes of `LANES` chains at once, CPU.
+"""Messages of Dual_MM (docs/model.md 6.4) between nodes of several chains at once, CPU.
 
-All pointers are to K labels of every chain, (K, LANES).  A ``source`` has one more label, K, which
-is +inf, so that the stencil needs no special case at the first and last label; ``low`` are the
-minima of the source.  A target may be the source or the base of the same call.
+All pointers are to K labels of every chain, (K, lanes).  A ``source`` has one more label, K, which
+is +inf or the largest number, so that the stencil needs no special case at the first and last
+label; ``low`` are the minima of the source.  A target may be the source or the base of the same
+call.
 
     msg(a)(t) = min(a(t), P1 + min(a(t-1), a(t+1)), P2 + min_s a(s))
 
 Every kernel returns the minima of what it wrote, which the next message needs.  The order of the
-operations is that of docs/model.md 6.4, to the last bit.
+operations is that of docs/model.md 6.4, to the last bit.  In fixed point a message is taken
+relative to the minimum of its source (`above`), as it has no room for sums over a chain: what is
+left out is a constant of the chain (docs/model.md 6.9).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .jit import compiled
-from .lanes import fused_sum, load_lanes, lower, store_lanes
+from .lanes import above, fused_sum, load_lanes, lower, store_lanes
 from .pointers import never_inline
 
 __all__ = ["Edge", "copy_row", "inner", "pass_on", "reply", "split_marginal"]
@@ -59,7 +62,8 @@ def pass_on(source: Any, low: Any, edge: Edge, base: Any, target: Any, label_cou
     lowest = here
     for k in range(label_count):
         before, here, after = here, after, load_lanes(source, k + 1)
-        value = fused_sum(_msg(before, here, after, edge, jump), load_lanes(base, k), edge.one)
+        message = above(_msg(before, here, after, edge, jump), low)
+        value = fused_sum(message, load_lanes(base, k), edge.one)
         store_lanes(target, k, value)
         lowest = lower(lowest, value)
     return lowest
@@ -67,11 +71,19 @@ def pass_on(source: Any, low: Any, edge: Edge, base: Any, target: Any, label_cou
 
 @inner
 def split_marginal(
-    source: Any, low: Any, edge: Edge, r: Any, other: Any, target: Any, label_count: int
+    source: Any,
+    low: Any,
+    edge: Edge,
+    r: Any,
+    other: Any,
+    other_low: Any,
+    target: Any,
+    label_count: int,
 ) -> Any:
     """target = r*(m1 + other) - m1 with m1 = msg(source).
 
-    ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets.
+    ``m1 + other`` is the min-marginal of the edge, ``r`` the share that the source's side gets;
+    ``other_low`` are the minima of ``other``.
     """
     never_inline()
     jump = edge.p2 + low
@@ -79,8 +91,9 @@ def split_marginal(
     lowest = here
     for k in range(label_count):
         before, here, after = here, after, load_lanes(source, k + 1)
-        m1 = _msg(before, here, after, edge, jump)
-        value = r * fused_sum(m1, load_lanes(other, k), edge.one) - m1
+        m1 = above(_msg(before, here, after, edge, jump), low)
+        marginal = fused_sum(m1, above(load_lanes(other, k), other_low), edge.one)
+        value = marginal * r - m1
         store_lanes(target, k, value)
         lowest = lower(lowest, value)
     return lowest
@@ -97,7 +110,7 @@ def reply(
     lowest = lowest_negated = here
     for k in range(label_count):
         before, here, after = here, after, load_lanes(source, k + 1)
-        m = _msg(before, here, after, edge, jump)
+        m = above(_msg(before, here, after, edge, jump), low)
         value = fused_sum(m, load_lanes(base, k), edge.one)
         store_lanes(target, k, value)
         store_lanes(negated, k, -m)

@@ -23,12 +23,14 @@ __all__ = ["exp", "minimum", "tanh"]
 
 @intrinsic
 def minimum(typingctx: Any, a: Any, b: Any) -> Any:
-    """The smaller of two floats, as an instruction that reductions can be vectorised over."""
-    if a != b or not isinstance(a, types.Float):
+    """The smaller of two numbers, as an instruction that reductions can be vectorised over."""
+    if a != b or not isinstance(a, types.Float | types.Integer):
         return None
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = args[0].type
+        if isinstance(kind, ir.IntType):
+            return builder.select(builder.icmp_signed("<", *args), *args)
         function = builder.module.declare_intrinsic(
             "llvm.minnum", [kind], ir.FunctionType(kind, [kind, kind])
         )

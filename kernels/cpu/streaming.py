@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 
-ROWS_AT_A_TIME = 12
-"""Rows that go through a whole network at a time, a multiple of 3.
+from . import direct, winograd
 
-The activations between two layers, 1242 pixels of 100 channels wide, then take 6 MB of L3 cache.
+_FEW_ROWS = 10
+"""Rows that go through a whole network at a time, at least.
+
+The activations between two layers, 1242 pixels of 100 channels wide, then take 5 MB of L3 cache.
 """
 
-# What a stage may add to the rows of a step: two of a tile that was not complete, two of a tile
-# that begins above the band, two that it keeps and does not yet use; and the rows of its kernel.
-_HELD_ROWS = 6
+# What a stage may hold besides the rows of a step and those of its kernel: the rows of a tile that
+# begins above the band.
+_HELD_ROWS = 4
 
 
-def numbers_between(width: int, shapes: Sequence[tuple[int, ...]]) -> int:
-    """Numbers between two layers that a thread holds at a time; shapes: of the kernels."""
-    rows = ROWS_AT_A_TIME + _HELD_ROWS + max(kh for _, _, kh, _ in shapes)
+def algorithm_of(weight: np.ndarray) -> ModuleType:
+    """The module that convolves with kernels (O, I, kh, kw)."""
+    return winograd if winograd.suits(weight) else direct
+
+
+def whole_tiles(weights: Sequence[np.ndarray]) -> int:
+    """The least number of rows that are whole tiles in every layer."""
+    sides = (algorithm_of(x).tile_side((*x.shape[2:], *x.shape[1::-1])) for x in weights)
+    return math.lcm(*sides)
+
+
+def rows_at_a_time(weights: Sequence[np.ndarray]) -> int:
+    """Rows that go through a network at a time: whole tiles in every layer."""
+    tiles = whole_tiles(weights)
+    return -(-_FEW_ROWS // tiles) * tiles
+
+
+def numbers_between(width: int, weights: Sequence[np.ndarray]) -> int:
+    """Numbers between two layers that a thread holds at a time."""
+    shapes = [x.shape for x in weights]
+    rows = rows_at_a_time(weights) + _HELD_ROWS + max(kh for _, _, kh, _ in shapes)
     return rows * width * max(outputs for outputs, *_ in shapes)
 
 
 def memory_per_thread(width: int, weights: Sequence[np.ndarray]) -> int:
     """Bytes that a thread of `conv_cpu.network_forward` needs for an image of this width.
 
-    The scratch of the layers themselves, below a megabyte each, is left out.
+    The scratch of the layers themselves, two megabytes, is left out.
     """
-    return 2 * numbers_between(width, [x.shape for x in weights]) * weights[0].dtype.itemsize
+    return 2 * numbers_between(width, weights) * weights[0].dtype.itemsize

@@ -1,14 +1,19 @@
-"""Convolution with 2x2 kernels by Winograd's minimal filtering F(3x3, 2x2), forward and backward.
+"""Convolution with 2x2 or 3x3 kernels by Winograd's minimal filtering, forward and backward.
 
-Three outputs of a filter with two taps need four products instead of six (Winograd 1980; Lavin
-and Gray, CVPR 2016), in two dimensions 16 instead of 36 for a tile of 3x3 pixels.  With d the 4x4
-input patch of a tile, g the (rotated) kernel and y the 3x3 outputs, for every pair of channels
+Six products give five outputs of a filter with two taps, which needs ten, or four of one with
+three, which needs twelve (Winograd 1980; Lavin and Gray, CVPR 2016).  In two dimensions that is 36
+products instead of 100 for a tile of 5x5 pixels, F(5x5, 2x2), and instead of 144 for one of 4x4,
+F(4x4, 3x3).  With d the 6x6 input patch of a tile, g the (rotated) kernel and y the outputs, for
+every pair of channels
 
     y = A^T [ (G g G^T) * (B^T d B) ] A     (* element by element)
 
-and the sum over input channels moves inside the bracket, where it becomes 16 matrix products.
-The matrices hold 0, 1, -1 and 1/2 only, so that the rounding error stays that of the direct sum;
-larger tiles save more products but lose a digit.
+and the sum over input channels moves inside the bracket, where it becomes 36 matrix products.
+
+A filter is the product of two polynomials, which is known from its values at six points.  They
+decide how much rounding errors grow.  With 0, +-11/16, +-3/2 and infinity the largest error of a
+layer of the paper is 4e-6 for outputs of about 1, twice that of the direct sum; with 0, +-1, +-2
+and infinity, the usual choice, it is five times as large.
 
 The gradients are the same formula read backwards: that of the input is a convolution again, that
 of the kernels is  dg = G^T [ sum over tiles (B^T d B) * (A dy A^T) ] G.
@@ -21,194 +26,270 @@ image is ever made.  The functions have the same interface as those of ``direct.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numba.extending import register_jitable
 
 from .jit import compiled
-from .tiles import (
+from .pointers import pointer_to, prefetch
+from .products import (
     TILE_ROWS,
-    Plan,
-    cut_strip,
-    finish,
-    load,
     multiply,
     multiply_transposed,
     pack,
     padded_columns,
     padded_rows,
-    store,
-    vector_lanes,
 )
+from .tiles import Plan, cut_strip, finish
+from .vectors import load, load_if, scaled, scaled_sum, store, vector_lanes
 
-_POINTS = 16
-_BLOCK = 3 * TILE_ROWS  # tiles; V and M of 100 channels then take 0.45 MB, the L2 cache of a core
+_SIDE = 6  # of a patch
+_POINTS = _SIDE * _SIDE
+_LARGEST = 5  # side of a tile, that of 2x2 kernels
+_BLOCK = 3 * TILE_ROWS  # tiles
 _CHANNELS = 16  # below this the transforms cost more than the products they save
+
+# The finite points are 0, a, -a, b and -b.  Their rows of G have one over the product of the
+# differences to all others as a factor, so that those of B^T, below, need none.
+_A, _B = 11 / 16, 3 / 2
+_FINITE = np.array([0, _A, -_A, _B, -_B])
+_FACTORS = np.array([1 / np.prod([x - y for y in _FINITE if y != x]) for x in _FINITE])
 
 
 def suits(weight: np.ndarray) -> bool:
     """Whether these functions support, and speed up, kernels of this shape and type."""
     outputs, inputs, kh, kw = weight.shape
-    return (kh, kw) == (2, 2) and min(outputs, inputs) >= _CHANNELS and weight.dtype == np.float32
+    few = min(outputs, inputs) < _CHANNELS
+    return (kh, kw) in ((2, 2), (3, 3)) and not few and weight.dtype == np.float32
+
+
+@register_jitable
+def tile_side(taps: tuple[int, int, int, int]) -> int:
+    """Rows and columns of a tile."""
+    return _SIDE + 1 - taps[0]
 
 
 # ---------------------------------------------------------------- transforms of the kernels
 
 
+def _kernel_matrix(side: int) -> np.ndarray:
+    """G, (6, side)."""
+    finite = _FACTORS[:, None] * _FINITE[:, None] ** np.arange(side)
+    return np.concatenate([finite, np.eye(side)[-1:]])
+
+
 def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
-    """G g G^T: (2, 2, I, O) -> (16, I, O)."""
-
-    def apply_g(g: np.ndarray) -> np.ndarray:
-        return np.stack([g[0], (g[0] + g[1]) / 2, (g[0] - g[1]) / 2, g[1]])
-
-    columns = apply_g(taps.astype(np.float64)).swapaxes(0, 1)
-    points = apply_g(columns).swapaxes(0, 1)
-    return points.reshape(_POINTS, *taps.shape[2:]).astype(np.float32)
+    """G g G^T of each kernel: (k * k, N) -> (36, N)."""
+    G = _kernel_matrix(math.isqrt(len(taps)))
+    # NaN and infinity of a model pass in silence, as in all kernels; the stage names them.
+    with np.errstate(invalid="ignore"):
+        return (np.kron(G, G) @ taps.astype(np.float64)).astype(np.float32)
 
 
-def _points_to_kernels(dU: np.ndarray) -> np.ndarray:
-    """G^T dU G: (16, I, O) -> (2, 2, I, O)."""
-
-    def apply_g_transposed(p: np.ndarray) -> np.ndarray:
-        return np.stack([p[0] + (p[1] + p[2]) / 2, (p[1] - p[2]) / 2 + p[3]])
-
-    columns = apply_g_transposed(dU.reshape(4, 4, *dU.shape[1:])).swapaxes(0, 1)
-    return apply_g_transposed(columns).swapaxes(0, 1)
+def _points_to_kernels(dU: np.ndarray, side: int) -> np.ndarray:
+    """G^T dU G: (36, I, O) -> (k, k, I, O)."""
+    G = _kernel_matrix(side)
+    points = dU.reshape(_POINTS, -1).astype(np.float64)
+    return (np.kron(G, G).T @ points).astype(dU.dtype).reshape(side, side, *dU.shape[1:])
 
 
 # ---------------------------------------------------------------- transforms of a block of tiles
 
 
 @register_jitable
-def _load3(source: Any, at: int, step: int) -> Any:
-    return load(source, at), load(source, at + step), load(source, at + 2 * step)
-
-
-@register_jitable
-def _load4(source: Any, at: int, step: int) -> Any:
-    a, b, c = _load3(source, at, step)
-    return a, b, c, load(source, at + 3 * step)
+def _load6(source: Any, at: int, step: int) -> Any:
+    return (
+        load(source, at), load(source, at + step), load(source, at + 2 * step),
+        load(source, at + 3 * step), load(source, at + 4 * step), load(source, at + 5 * step),
+    )  # fmt: skip
 
 
 @register_jitable
 def _apply_b(d: Any) -> Any:
-    """B^T d."""
-    return d[0] - d[2], d[1] + d[2], d[2] - d[1], d[3] - d[1]
+    """B^T d: the coefficients of x (x^2 - a^2) (x^2 - b^2), divided by x - x_i for point x_i."""
+    outer_odd, outer_even = scaled_sum(-(_B**2), d[1], d[3]), scaled_sum(-(_B**2), d[2], d[4])
+    inner_odd, inner_even = scaled_sum(-(_A**2), d[1], d[3]), scaled_sum(-(_A**2), d[2], d[4])
+    return (
+        scaled_sum(-(_A**2), scaled_sum(-(_B**2), d[0], d[2]), outer_even),
+        scaled_sum(_A, outer_odd, outer_even),
+        scaled_sum(-_A, outer_odd, outer_even),
+        scaled_sum(_B, inner_odd, inner_even),
+        scaled_sum(-_B, inner_odd, inner_even),
+        scaled_sum(-(_A**2), outer_odd, scaled_sum(-(_B**2), d[3], d[5])),
+    )
 
 
 @register_jitable
-def _apply_a(m: Any) -> Any:
-    """A^T m."""
-    return m[0] + m[1] + m[2], m[1] - m[2], m[1] + m[2] + m[3]
+def _apply_a(m: Any, fourth: int, fifth: int) -> Any:
+    """A^T m: powers of the points; that at infinity counts in the last row of a tile only."""
+    inner_even, inner_odd = m[1] + m[2], m[1] - m[2]
+    outer_even, outer_odd = m[3] + m[4], m[3] - m[4]
+    return (
+        m[0] + (inner_even + outer_even),
+        scaled_sum(_A, inner_odd, scaled(_B, outer_odd)),
+        scaled_sum(_A**2, inner_even, scaled(_B**2, outer_even)),
+        scaled_sum(fourth, m[5], scaled_sum(_A**3, inner_odd, scaled(_B**3, outer_odd))),
+        scaled_sum(fifth, m[5], scaled_sum(_A**4, inner_even, scaled(_B**4, outer_even))),
+    )
 
 
 @register_jitable
-def _apply_a_transposed(d: Any) -> Any:
-    """A d."""
-    return d[0], d[0] + d[2] + d[1], d[0] + d[2] - d[1], d[2]
+def _apply_a_transposed(d: Any, infinity: Any) -> Any:
+    """A d; ``infinity`` is the last d that there is, the fourth or the fifth."""
+    inner_even = scaled_sum(_A**2, scaled_sum(_A**2, d[4], d[2]), d[0])
+    outer_even = scaled_sum(_B**2, scaled_sum(_B**2, d[4], d[2]), d[0])
+    inner_odd, outer_odd = scaled_sum(_A**2, d[3], d[1]), scaled_sum(_B**2, d[3], d[1])
+    return (
+        d[0],
+        scaled_sum(_A, inner_odd, inner_even),
+        scaled_sum(-_A, inner_odd, inner_even),
+        scaled_sum(_B, outer_odd, outer_even),
+        scaled_sum(-_B, outer_odd, outer_even),
+        infinity,
+    )
 
 
 @register_jitable
-def _input_to_points(source: Any, start: int, line: int, tiles: int, V: Any) -> None:
+def _fetch(source: Any, at: int, line: int, channels: int, side: int) -> None:
+    """Fetch the part of the next patch that is not in this one into the cache.
+
+    The processor does not guess it: the patch is 36 short pieces of memory.
+    """
+    for r in range(_SIDE):
+        for x in range(_SIDE - side, _SIDE):
+            prefetch(pointer_to(source), at + r * line + x * channels)
+
+
+@register_jitable
+def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, V: Any) -> None:
     """V[point, tile] = B^T d B.
 
     Parameters
     ----------
     source, start, line
-        The patch of tile t begins at ``start + 3*t*I`` of the (flat) source; its rows are
+        The patch of tile t begins at ``start + side*t*I`` of the (flat) source; its rows are
         ``line`` apart.
     V
-        (16, _BLOCK, I).
+        (36, _BLOCK, I).
     """
     channels, lanes = V.shape[2], vector_lanes(V)
     for t in range(tiles):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)  # the last vector overlaps: no scalar remainder
-            at = start + 3 * t * channels + c
-            r0 = _apply_b(_load4(source, at, channels))
-            r1 = _apply_b(_load4(source, at + line, channels))
-            r2 = _apply_b(_load4(source, at + 2 * line, channels))
-            r3 = _apply_b(_load4(source, at + 3 * line, channels))
-            for j in range(4):
-                for i, value in enumerate(_apply_b((r0[j], r1[j], r2[j], r3[j]))):
-                    store(V, ((4 * i + j) * _BLOCK + t) * channels + c, value)
+            at = start + side * t * channels + c
+            _fetch(source, at + side * channels, line, channels, side)
+            r0 = _apply_b(_load6(source, at, channels))
+            r1 = _apply_b(_load6(source, at + line, channels))
+            r2 = _apply_b(_load6(source, at + 2 * line, channels))
+            r3 = _apply_b(_load6(source, at + 3 * line, channels))
+            r4 = _apply_b(_load6(source, at + 4 * line, channels))
+            r5 = _apply_b(_load6(source, at + 5 * line, channels))
+            for j in range(_SIDE):
+                column = r0[j], r1[j], r2[j], r3[j], r4[j], r5[j]
+                for i, value in enumerate(_apply_b(column)):
+                    store(V, ((_SIDE * i + j) * _BLOCK + t) * channels + c, value)
 
 
 @register_jitable
-def _points_to_output(M: Any, bias: Any, tiles: int, strip: Any) -> None:
-    """strip = A^T M A + bias; M: (16, _BLOCK, padded O); strip: (3, 3*tiles, O), flat."""
+def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> None:
+    """strip = A^T M A + bias.
+
+    Parameters
+    ----------
+    M
+        (36, _BLOCK, padded O).
+    strip
+        (5, side*tiles + 1, O), flat.  A fifth row or column that a tile does not have is written
+        all the same: to the row that is not read, or where the next tile comes.
+    """
     channels, lanes = bias.size, vector_lanes(M)
     step = M.shape[1] * M.shape[2]
+    line = (side * tiles + 1) * channels
+    fourth, fifth = _LARGEST - side, side - (_LARGEST - 1)  # one of them is 1
     for t in range(tiles):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)
             at = t * M.shape[2] + c
-            r0 = _apply_a(_load4(M, at, step))
-            r1 = _apply_a(_load4(M, at + 4 * step, step))
-            r2 = _apply_a(_load4(M, at + 8 * step, step))
-            r3 = _apply_a(_load4(M, at + 12 * step, step))
+            r0 = _apply_a(_load6(M, at, step), fourth, fifth)
+            r1 = _apply_a(_load6(M, at + 6 * step, step), fourth, fifth)
+            r2 = _apply_a(_load6(M, at + 12 * step, step), fourth, fifth)
+            r3 = _apply_a(_load6(M, at + 18 * step, step), fourth, fifth)
+            r4 = _apply_a(_load6(M, at + 24 * step, step), fourth, fifth)
+            r5 = _apply_a(_load6(M, at + 30 * step, step), fourth, fifth)
             shift = load(bias, c)
-            for j in range(3):
-                for i, value in enumerate(_apply_a((r0[j], r1[j], r2[j], r3[j]))):
-                    pixel = 3 * (i * tiles + t) + j
-                    store(strip, pixel * channels + c, value + shift)
+            for j in range(_LARGEST):
+                column = r0[j], r1[j], r2[j], r3[j], r4[j], r5[j]
+                for i, value in enumerate(_apply_a(column, fourth, fifth)):
+                    store(strip, i * line + (side * t + j) * channels + c, value + shift)
 
 
 @register_jitable
-def _gradient_to_points(strip: Any, channels: int, tiles: int, M: Any) -> None:
-    """M[point, tile] = A dy A^T; strip: (3, 3*tiles, O), flat."""
-    lanes, line = vector_lanes(M), 3 * tiles * channels
+def _gradient_row(strip: Any, at: int, step: int, side: int, there: bool) -> Any:
+    """A d of a row of a tile, or of zeros if it has no such row; and the sum of the row."""
+    d = (
+        load_if(there, strip, at), load_if(there, strip, at + step),
+        load_if(there, strip, at + 2 * step), load_if(there, strip, at + 3 * step),
+        load_if(there and side == _LARGEST, strip, at + 4 * step),
+    )  # fmt: skip
+    points = _apply_a_transposed(d, load_if(there, strip, at + (side - 1) * step))
+    return points, (d[0] + d[1]) + (d[2] + d[3]) + d[4]
+
+
+@register_jitable
+def _gradient_to_points(strip: Any, channels: int, side: int, tiles: int, M: Any) -> None:
+    """M[point, tile] = A dy A^T, and M[36, tile] the sum of dy over the tile.
+
+    strip: (5, side*tiles, O), flat, the fifth row perhaps unused.
+    """
+    lanes, line = vector_lanes(M), side * tiles * channels
+    fifth = side == _LARGEST
     for t in range(tiles):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)
-            at = 3 * t * channels + c
-            r0 = _apply_a_transposed(_load3(strip, at, channels))
-            r1 = _apply_a_transposed(_load3(strip, at + line, channels))
-            r2 = _apply_a_transposed(_load3(strip, at + 2 * line, channels))
-            for j in range(4):
-                for i, value in enumerate(_apply_a_transposed((r0[j], r1[j], r2[j]))):
-                    store(M, ((4 * i + j) * _BLOCK + t) * M.shape[2] + c, value)
+            at = side * t * channels + c
+            r0, s0 = _gradient_row(strip, at, channels, side, True)
+            r1, s1 = _gradient_row(strip, at + line, channels, side, True)
+            r2, s2 = _gradient_row(strip, at + 2 * line, channels, side, True)
+            r3, s3 = _gradient_row(strip, at + 3 * line, channels, side, True)
+            r4, s4 = _gradient_row(strip, at + 4 * line, channels, side, fifth)
+            for j in range(_SIDE):
+                column = r0[j], r1[j], r2[j], r3[j], r4[j]
+                infinity = r4[j] if fifth else r3[j]
+                for i, value in enumerate(_apply_a_transposed(column, infinity)):
+                    store(M, ((_SIDE * i + j) * _BLOCK + t) * M.shape[2] + c, value)
+            total = (s0 + s1) + (s2 + s3) + s4
+            store(M, (_POINTS * _BLOCK + t) * M.shape[2] + c, total)
 
 
 @register_jitable
 def _patches_to_points(
-    image: Any, y: Any, derivative: bool, top: int, left: int, tiles: int, strip: Any, V: Any
-) -> None:
+    image: Any, y: Any, derivative: bool, top: int, left: int, side: int, tiles: int,
+    strip: Any, V: Any,
+) -> None:  # fmt: skip
     """V of the tiles whose first patch begins at (top, left), possibly outside the image."""
     height, width, channels = image.shape
-    columns = 3 * tiles + 1
-    inside = top >= 0 and left >= 0 and top + 4 <= height and left + columns <= width
+    columns = side * (tiles - 1) + _SIDE
+    inside = top >= 0 and left >= 0 and top + _SIDE <= height and left + columns <= width
     if inside and not derivative:
         line = width * channels
-        _input_to_points(image, top * line + left * channels, line, tiles, V)
+        _input_to_points(image, top * line + left * channels, line, side, tiles, V)
     else:
-        cut_strip(image, y, derivative, top, left, 4, columns, strip)
-        _input_to_points(strip, 0, columns * channels, tiles, V)
+        cut_strip(image, y, derivative, top, left, _SIDE, columns, strip)
+        _input_to_points(strip, 0, columns * channels, side, tiles, V)
 
 
 # ---------------------------------------------------------------- rows of tiles
 
 
 def prepare(taps: np.ndarray, bias: np.ndarray | None, activate: bool) -> Plan:
-    """Parameters in the order of the loops; taps: (2, 2, I, O), applied as a correlation."""
-    shift = np.zeros(taps.shape[3], np.float32) if bias is None else bias
-    return Plan(taps.shape, pack(_kernels_to_points(taps)), shift, activate)
-
-
-def whole_rows(rows: int) -> int:
-    """How many of the next ``rows`` rows are in complete tiles."""
-    return rows // 3 * 3
-
-
-def tile_at(row: int, phase: int) -> tuple[int, int]:
-    """First row of the tile that holds ``row``, and the first row of the image that ``row`` needs.
-
-    See `direct.tile_at`.  Every row of a tile is computed by way of the second and third row of the
-    patch, which may cancel but round; the first row of the patch enters that of the tile only.
-    """
-    begin = row - (row - phase) % 3
-    return begin, begin + (row > begin)
+    """Parameters in the order of the loops; taps: (k, k, I, O), applied as a correlation."""
+    side, _, inputs, outputs = taps.shape
+    shift = np.zeros(outputs, np.float32) if bias is None else bias
+    # Brought into their order first, while they are few.
+    panels = _kernels_to_points(pack(taps.reshape(side * side, inputs, outputs)))
+    return Plan(taps.shape, panels, shift, activate)
 
 
 def scratch(
@@ -216,10 +297,12 @@ def scratch(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Strip, V and M of one worker; zeros, because unused lanes are multiplied, too."""
     _, _, inputs, outputs = taps
-    strip = np.zeros(4 * (3 * _BLOCK + 1) * max(inputs, outputs), dtype)
-    # One point more, because `multiply_transposed` reads a little past the end.
+    columns = tile_side(taps) * _BLOCK + 2
+    strip = np.zeros(columns * max(_SIDE * inputs, _LARGEST * outputs), dtype)
+    # One point more: `multiply_transposed` reads a little past the end, and `_gradient_to_points`
+    # writes sums there.
     V = np.zeros((_POINTS + 1, _BLOCK, inputs), dtype)
-    M = np.zeros((_POINTS, _BLOCK, padded_columns(outputs, dtype)), dtype)
+    M = np.zeros((_POINTS + 1, _BLOCK, padded_columns(outputs, dtype)), dtype)
     return strip, V, M
 
 
@@ -228,20 +311,21 @@ def convolve_rows(
     plan: Any, image: Any, y: Any, derivative: bool, padding: tuple[int, int],
     first: int, last: int, buffers: Any, result: Any,
 ) -> None:  # fmt: skip
-    """Rows ``first``, a multiple of 3, to ``last`` - 1; see `direct.convolve_rows`."""
+    """Rows ``first``, with which a tile begins, to ``last`` - 1; see `direct.convolve_rows`."""
     strip, V, M = buffers
     width, channels = result.shape[1:]
-    for top in range(first, last, 3):
-        for left in range(0, width, 3 * _BLOCK):
-            columns = min(width - left, 3 * _BLOCK)
-            tiles = (columns + 2) // 3
+    side = tile_side(plan.taps)
+    for top in range(first, last, side):
+        for left in range(0, width, side * _BLOCK):
+            columns = min(width - left, side * _BLOCK)
+            tiles = (columns + side - 1) // side
             corner = top - padding[0], left - padding[1]
-            _patches_to_points(image, y, derivative, *corner, tiles, strip, V)
+            _patches_to_points(image, y, derivative, *corner, side, tiles, strip, V)
             for k in range(_POINTS):
                 multiply(V[k], tiles, plan.panels[k], M[k])
-            _points_to_output(M, plan.bias, tiles, strip)
-            for r in range(min(3, last - top)):
-                begin = 3 * tiles * channels * r
+            _points_to_output(M, plan.bias, side, tiles, strip)
+            for r in range(min(side, last - top)):
+                begin = r * (side * tiles + 1) * channels
                 source = strip[begin : begin + columns * channels]
                 finish(source, plan.activate, result[top + r].reshape(-1)[left * channels :])
 
@@ -257,25 +341,25 @@ def gradient_rows(
     taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
     first: int, last: int, buffers: Any, sums: Any, dbias: Any,
 ) -> None:  # fmt: skip
-    """Add the gradients from rows ``first``, a multiple of 3, to ``last`` - 1 of dy."""
+    """Add the gradients from rows ``first``, with which a tile begins, to ``last`` - 1 of dy."""
     strip, V, M = buffers
     width, channels = dy.shape[1:]
-    for top in range(first, last, 3):
-        for left in range(0, width, 3 * _BLOCK):
-            tiles = (min(width - left, 3 * _BLOCK) + 2) // 3
-            _patches_to_points(x, x, False, top, left, tiles, strip, V)
-            cut_strip(dy, y, derivative, top, left, 3, 3 * tiles, strip)
-            _gradient_to_points(strip, channels, tiles, M)
+    side = tile_side(taps)
+    for top in range(first, last, side):
+        for left in range(0, width, side * _BLOCK):
+            tiles = (min(width - left, side * _BLOCK) + side - 1) // side
+            _patches_to_points(x, x, False, top, left, side, tiles, strip, V)
+            cut_strip(dy, y, derivative, top, left, side, side * tiles, strip)
+            _gradient_to_points(strip, channels, side, tiles, M)
             for k in range(_POINTS):
                 multiply_transposed(V[k], tiles, M[k], sums[k])
-            # Point (1, 1) of A dy A^T is the sum over the tile.
             for t in range(tiles):
-                totals = M[5, t]
+                totals = M[_POINTS, t]
                 for o in range(dbias.size):
                     dbias[o] += totals[o]
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
-    """The gradient (2, 2, I, O) from the sums of `gradient_rows`."""
-    _, _, inputs, outputs = taps
-    return _points_to_kernels(sums[:, :inputs, :outputs])
+    """The gradient (k, k, I, O) from the sums of `gradient_rows`."""
+    side, _, inputs, outputs = taps
+    return _points_to_kernels(sums[:, :inputs, :outputs], side)

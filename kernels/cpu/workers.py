@@ -1,8 +1,9 @@
-"""Worker threads for kernels that hand tiles to BLAS.
+"""Worker threads of the kernels.
 
-``prange`` cannot call BLAS through NumPy, so these kernels run Python threads: the tile loops
-release the GIL inside ``np.matmul`` and inside ``@compiled(nogil=True)`` functions.  BLAS itself is
-limited to one thread meanwhile; otherwise every worker would start threads of its own.
+They are threads of Python: loops over tiles release the GIL inside ``np.matmul`` and inside
+``@compiled(nogil=True)`` functions.  Numba's own, ``prange``, cannot call BLAS through NumPy, and
+a kernel that has one takes three times as long to compile.  BLAS is limited to one thread
+meanwhile; otherwise every worker would start threads of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numba
 from threadpoolctl import ThreadpoolController
@@ -20,6 +21,8 @@ from threadpoolctl import ThreadpoolController
 from ..backend import Item, Result
 
 Tile = TypeVar("Tile")
+
+_BANDS = 4  # of rows for each thread, so that others can take over from a slow one
 
 
 @cache
@@ -64,6 +67,31 @@ def run_tiles(worker: Callable[[Iterator[Tile]], None], tiles: Iterable[Tile]) -
         with ThreadPoolExecutor(threads) as pool:
             for future in [pool.submit(worker, take()) for _ in range(threads)]:
                 future.result()
+
+
+def run_rows(
+    kernel: Callable[..., None], rows: int, *arguments: Any, at_once: int | None = None
+) -> None:
+    """Call ``kernel(first, last, *arguments)`` for all rows, in bands, on every thread.
+
+    Parameters
+    ----------
+    kernel
+        Computes rows ``first`` to ``last`` - 1 of its results, which do not depend on the others: a
+        compiled function, ``nogil``, or one that calls NumPy.
+    rows
+        How many there are.
+    at_once
+        Rows of a band; by default a few bands for each thread.
+    """
+    height = at_once or -(-rows // (_BANDS * numba.get_num_threads()))
+
+    def worker(bands: Iterator[int]) -> None:
+        for first in bands:
+            kernel(first, min(first + height, rows), *arguments)
+
+    if rows:
+        run_tiles(worker, range(0, rows, height))
 
 
 def calls_at_once(item_count: int) -> int:

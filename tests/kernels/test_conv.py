@@ -36,21 +36,24 @@ def test_equals_naive(backend, rng, size, channels, kernel, dtype):
     x, weight, bias, dy = layer(rng, size, channels, kernel, dtype)
     y = backend.conv_forward(x, weight, bias, True)
     assert y.dtype == dtype
-    assert_close(y, naive.conv_tanh(x, weight, bias), 20)
+    exact = 84 if winograd.suits(weight) else 20  # 1e-5: Winograd's transforms amplify rounding
+    assert_close(y, naive.conv_tanh(x, weight, bias), exact)
     gradients = backend.conv_backward(dy, x, weight, y, True)
     for gradient, expected in zip(
         gradients, naive.conv_tanh_backward(x, weight, y, dy), strict=True
     ):
         assert gradient.dtype == dtype
-        assert_close(gradient, expected, 40)
+        assert_close(gradient, expected, max(exact, 40))
 
 
 @pytest.mark.parametrize("channels", [(3, 5), (16, 24)], ids=["direct", "winograd"])
 def test_without_bias_and_tanh(backend, rng, channels):
     x, weight, bias, dy = layer(rng, (5, 8), channels, (2, 2))
-    assert_close(backend.conv_forward(x, weight, bias, False), naive.conv(x, weight, bias), 10)
-    assert_close(backend.conv_forward(x, weight, None, False), naive.conv(x, weight, None), 10)
-    assert_close(backend.conv_forward(x, weight, None, True), naive.conv_tanh(x, weight, None), 10)
+    units = 40 if winograd.suits(weight) else 10
+    assert_close(backend.conv_forward(x, weight, bias, False), naive.conv(x, weight, bias), units)
+    assert_close(backend.conv_forward(x, weight, None, False), naive.conv(x, weight, None), units)
+    with_tanh = backend.conv_forward(x, weight, None, True)
+    assert_close(with_tanh, naive.conv_tanh(x, weight, None), units)
     gradients = backend.conv_backward(dy, x, weight, None, False)
     for gradient, expected in zip(gradients, naive.conv_backward(x, weight, dy), strict=True):
         assert_close(gradient, expected, 40)
@@ -64,34 +67,41 @@ def test_layers_of_the_paper_take_the_fast_path():
     assert winograd.suits(weight)
     assert not winograd.suits(weight.astype(np.float64))
     assert not winograd.suits(weight[:, :3])
-    assert not winograd.suits(np.zeros((100, 100, 3, 3), np.float32))
+    assert winograd.suits(np.zeros((64, 64, 3, 3), np.float32))
+    assert not winograd.suits(np.zeros((100, 100, 2, 3), np.float32))
 
 
-# Sizes that leave a rest in every division: 3x3 tiles, blocks of tiles, tiles of pixels, bands.
+# Sizes that leave a rest in every division: tiles, blocks of tiles, tiles of pixels, bands.
 @pytest.mark.parametrize(
     ("size", "channels", "kernel"),
-    [((35, 233), (100, 100), (2, 2)), ((43, 205), (3, 100), (3, 3)), ((41, 7), (64, 2), (1, 1))],
-    ids=["unary layer", "first layer", "last pairwise layer"],
+    [
+        ((37, 233), (100, 100), (2, 2)),
+        ((43, 205), (3, 100), (3, 3)),
+        ((35, 197), (64, 64), (3, 3)),
+        ((41, 7), (64, 2), (1, 1)),
+    ],
+    ids=["unary layer", "first layer", "pairwise layer", "last pairwise layer"],
 )
 def test_float32_agrees_with_float64(backend, rng, size, channels, kernel):
     x, weight, bias, dy = layer(rng, size, channels, kernel, np.float64)
     single = [array.astype(np.float32) for array in (x, weight, bias, dy)]
     y = backend.conv_forward(x, weight, bias, True)
     y32 = backend.conv_forward(*single[:3], True)
-    assert np.abs(y32 - y).max() < 2e-6
+    assert np.abs(y32 - y).max() < (1e-5 if winograd.suits(single[1]) else 2e-6)
 
     exact = backend.conv_backward(dy, x, weight, y, True)
     fast = backend.conv_backward(single[3], *single[:2], y32, True)
     for gradient, expected in zip(fast, exact, strict=True):
-        assert np.abs(gradient - expected).max() < 3e-6 * np.abs(expected).max()
+        assert np.abs(gradient - expected).max() < 1e-5 * np.abs(expected).max()
 
 
-def test_every_tile_is_written_once(backend, rng):
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3)], ids=["2x2", "3x3"])
+def test_every_tile_is_written_once(backend, rng, kernel):
     """A constant image gives a constant output: no seam at the edges of tiles and blocks."""
-    _, weight, bias, _ = layer(rng, (1, 1), (16, 16), (2, 2))
+    _, weight, bias, _ = layer(rng, (1, 1), (16, 16), kernel)
     x = np.broadcast_to(rng.standard_normal(16).astype(np.float32), (40, 400, 16))
     y = backend.conv_forward(x, weight, bias, True)
-    np.testing.assert_array_equal(y, np.broadcast_to(y[0, 0], y.shape))
+    assert_close(y, np.broadcast_to(y[0, 0], y.shape), 10)
 
 
 @pytest.mark.parametrize("channels", [(3, 5), (16, 24)], ids=["direct", "winograd"])

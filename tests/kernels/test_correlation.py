@@ -43,23 +43,6 @@ def test_views_of_different_width(backend, rng, disparities, width, other):
     np.testing.assert_allclose(volume, expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("labels", [1, 2, 9, 70])
-@pytest.mark.parametrize("unseen", [0.5, 3, 100])
-def test_labels_that_are_not_searched_count_in_the_softmax(backend, rng, labels, unseen):
-    left, right = rng.standard_normal((2, 2, 40, 4)).astype(np.float32)
-    disparities = np.arange(float(labels))
-    volume = backend.correlation_forward(left, right, disparities, unseen=unseen)
-    expected = naive.unary_cost(naive.scores(left, right, disparities), unseen)
-    # The unseen labels' share multiplies the rounding of the exponentials.
-    np.testing.assert_allclose(volume, expected, atol=2e-6 * max(unseen / 10, 1))
-
-
-def test_equal_labels_cost_what_they_would_among_more(backend):
-    features = np.ones((1, 30, 4), np.float32)
-    few = backend.correlation_forward(features, features, np.arange(5.0), unseen=15)
-    np.testing.assert_allclose(few[0, 4:], -1 / 20, rtol=1e-6)
-
-
 def test_large_scores_do_not_overflow(backend):
     """100 saturated channels score 100; the difference of 200 is beyond exp in float32."""
     left = np.ones((1, 4, 100), np.float32)

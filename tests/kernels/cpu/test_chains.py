@@ -8,7 +8,7 @@ import pytest
 
 from hybridstereo.kernels.cpu import buffers
 from hybridstereo.kernels.cpu.chains import move_minorants, scratch_arrays, scratch_bytes
-from hybridstereo.kernels.cpu.lanes import LANES
+from hybridstereo.kernels.cpu.lanes import chains_per_vector
 
 P1, P2 = 0.15, 0.6
 ROOM = 8
@@ -24,7 +24,8 @@ def minorant_of_chain(costs, weights, spare_rows=0):
     number = costs.dtype.type
     move_minorants(
         costs, costs, out, weights, np.empty(0, np.int32), 0, 1, nodes, nodes, 1,
-        number(P1), number(P2), True, lane_costs, weights_of_edges, rows, minima, *rest, optimum,
+        number(P1), number(P2), number(0), True, lane_costs, weights_of_edges, rows, minima, *rest,
+        optimum,
     )  # fmt: skip
     return out, optimum[0], rows
 
@@ -55,7 +56,7 @@ def test_other_chains_are_left_alone(rng):
     out, optima = np.full_like(f, np.nan), np.full(5, np.nan)
     move_minorants(
         f, f, out, np.full(20, 0.3), np.empty(0, np.int32), 1, 3, 4, 1, 5,
-        np.float64(P1), np.float64(P2), True, *scratch_arrays(4, 3, f.dtype), optima,
+        np.float64(P1), np.float64(P2), np.float64(0), True, *scratch_arrays(4, 3, f.dtype), optima,
     )  # fmt: skip
     written = ~np.isnan(out.reshape(4, 5, 3)).any(axis=2)
     np.testing.assert_array_equal(written, np.tile([False, True, True, False, False], (4, 1)))
@@ -72,7 +73,7 @@ def test_memory_of_a_thread_is_that_of_its_scratch_arrays(nodes, labels):
 
 
 @pytest.mark.parametrize("labels", [7, 15, 16, 17, 32])
-@pytest.mark.parametrize("chains", range(1, LANES + 1))
+@pytest.mark.parametrize("chains", range(1, chains_per_vector(np.float64) + 1))
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_block_of_chains_gives_what_each_gives_alone(rng, chains, labels, plain):
     """Any number of lanes in use; fewer labels than a tile has, tiles that overlap, whole lines."""
@@ -88,13 +89,13 @@ def test_a_block_of_chains_gives_what_each_gives_alone(rng, chains, labels, plai
         minorant, optimum, _ = minorant_of_chain(
             expected[of_chain].copy(), np.ascontiguousarray(weights[of_chain])
         )
-        given = minorant if plain else f[of_chain] - expected[of_chain] + minorant
+        given = minorant if plain else f[of_chain] + (minorant - expected[of_chain])
         expected[of_chain], optima[chain] = given, optimum
         winners[of_chain] = minorant.argmin(axis=1)
     found_winners, found_optima = np.full_like(winners, -1), np.full_like(optima, np.nan)
     move_minorants(
         f, costs, costs, weights, found_winners, 0, chains, nodes, nodes, 1, np.float64(P1),
-        np.float64(P2), plain, *scratch, found_optima,
+        np.float64(P2), np.float64(0), plain, *scratch, found_optima,
     )  # fmt: skip
     assert costs.tobytes() == expected.tobytes()
     np.testing.assert_array_equal(found_winners, winners)
@@ -120,8 +121,8 @@ def test_winners_of_nan_costs_are_labels(nodes, labels, unknown):
     number = np.float32
     move_minorants(
         guarded, guarded, guarded.copy(), np.full(nodes + 64, number(0.3)), winners, 0, 1, nodes,
-        nodes, 1, number(P1), number(P2), True, *scratch_arrays(nodes, labels, costs.dtype),
-        np.empty(1),
+        nodes, 1, number(P1), number(P2), number(0), True,
+        *scratch_arrays(nodes, labels, costs.dtype), np.empty(1),
     )  # fmt: skip
     assert ((winners[:nodes] >= 0) & (winners[:nodes] < labels)).all()
     assert (winners[nodes:] == -1).all()

@@ -8,8 +8,12 @@ from numba import njit
 
 from hybridstereo.kernels.cpu import buffers
 from hybridstereo.kernels.cpu.lanes import (
-    LANES,
+    above,
+    at_most,
+    chains_per_vector,
     fused_sum,
+    is_fixed,
+    lane_count,
     load_lanes,
     load_tile,
     lower,
@@ -23,6 +27,7 @@ from hybridstereo.kernels.cpu.lanes import (
 )
 from hybridstereo.kernels.cpu.pointers import advance, pointer_to
 
+LANES = chains_per_vector(np.float32)
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -102,3 +107,69 @@ def test_rows_are_written_up_to_the_last(rng, dtype, last):
     expected[: last + 1, : 2 * LANES] = source[: last + 1]
     np.testing.assert_array_equal(stored, expected)
     np.testing.assert_array_equal(streamed, expected)
+
+
+def test_lanes_of_a_type_whoever_names_it():
+    assert (
+        chains_per_vector(np.int16)
+        == chains_per_vector(np.dtype(np.int16))
+        == chains_per_vector("int16")
+        == 16
+    )
+    assert chains_per_vector(np.float64) == chains_per_vector("float32") == LANES
+
+
+def test_fixed_point_stops_at_its_ends_and_multiplies_with_fractions(rng):
+    @njit
+    def compute(a, b, out):
+        x, y = load_lanes(pointer_to(a), 0), load_lanes(pointer_to(b), 0)
+        results = pointer_to(out)
+        store_lanes(results, 0, x + y)
+        store_lanes(results, 1, x - y)
+        store_lanes(results, 2, x * y)
+        store_lanes(results, 3, lower(x, y))
+        store_lanes(results, 4, above(x, y))
+        store_lanes(results, 5, at_most(x, y))
+        store_lanes(results, 6, fused_sum(x, y, y))
+        store_lanes(results, 7, where_less(x, y, splat(a[0]), y))
+        return lane_count(pointer_to(a)), is_fixed(pointer_to(a))
+
+    a, b = (rng.integers(-32768, 32768, 16).astype(np.int16) for _ in range(2))
+    a[:2], b[:2] = [32767, -32768], [1, 1]
+    out = np.empty((8, 16), np.int16)
+    assert compute(a, b, out) == (16, True)
+    x, y = a.astype(int), b.astype(int)
+    added, without = np.clip(x + y, -32768, 32767), np.clip(x - y, -32768, 32767)
+    product = ((x & 65535) * (y & 65535) >> 16).astype(np.uint16).view(np.int16)
+    lowest = np.minimum(x, y)
+    chosen = np.where(x < y, x[0], y)
+    expected = [added, without, product, lowest, without, lowest, added, chosen]
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_floats_are_neither_shifted_nor_limited(rng):
+    @njit
+    def compute(a, out):
+        x, y = load_lanes(pointer_to(a), 0), load_lanes(pointer_to(a), 1)
+        store_lanes(pointer_to(out), 0, above(x, y))
+        store_lanes(pointer_to(out), 1, at_most(x, y))
+        return is_fixed(pointer_to(a))
+
+    a = rng.standard_normal((2, LANES)).astype(np.float32)
+    out = np.empty_like(a)
+    assert not compute(a, out)
+    np.testing.assert_array_equal(out, [a[0], a[0]])
+
+
+@pytest.mark.parametrize("last", [0, 9, 15])
+def test_tiles_of_fixed_point_are_transposed(last):
+    @njit
+    def turn(source, last, target):
+        tile = transposed(load_tile(pointer_to(source), 21, last))
+        store_tile(pointer_to(target), 16, 16, tile)
+
+    source = np.arange(16 * 21, dtype=np.int16).reshape(16, 21)
+    target = np.empty((16, 16), np.int16)
+    turn(source, last, target)
+    rows = np.minimum(np.arange(16), last)
+    np.testing.assert_array_equal(target, source[rows, :16].T)
