@@ -388,7 +388,7 @@ def test_mistakes(capsys, middlebury, tmp_path):
 def test_baseline_names_of_the_library():
     with pytest.raises(InputError, match="magic"):
         build_methods(EvalOptions(baselines=("magic",)), "kitti")
-    assert set(module.BASELINES) == {"sgbm", "sgbm-hh", "bm", "argmax"}
+    assert set(module.BASELINES) == {"sgbm", "sgbm-3way", "sgbm-hh", "bm", "argmax"}
 
 
 def test_labels_of_models_and_folders(tmp_path, monkeypatch):

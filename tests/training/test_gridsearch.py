@@ -27,7 +27,7 @@ def test_best_point_wins_and_every_point_is_reported(backend, data):
     table = []
     found = gridsearch.search(
         census_model(),
-        gridsearch.Judge(census_model(), backend, cache, samples),
+        gridsearch.LocalJudge(census_model(), backend, cache, samples),
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
     )
@@ -48,7 +48,7 @@ def test_edges_are_kept_if_asked_for(backend, data):
     table = []
     found = gridsearch.search(
         model,
-        gridsearch.Judge(model, backend, cache, samples),
+        gridsearch.LocalJudge(model, backend, cache, samples),
         "bad1",
         lambda p, f: table.append(p),
         keep_edges=True,
@@ -66,7 +66,7 @@ def test_the_best_imitation_wins(backend, data):
     table = []
     found = gridsearch.search_imitation(
         model,
-        gridsearch.Judge(model, backend, cache, samples),
+        gridsearch.LocalJudge(model, backend, cache, samples),
         "bad1",
         lambda p, f: table.append((p, f["bad1"])),
         lambda contrast: imitate_contrast(contrast, backend, pairs, seed=0)[0],

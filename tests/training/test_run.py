@@ -15,6 +15,7 @@ from support.listening import Listener
 
 from hybridstereo import kernels, memory
 from hybridstereo.datasets import StereoPair, rectified
+from hybridstereo.engines.ranks import Alone
 from hybridstereo.errors import InputError, OutOfMemoryError
 from hybridstereo.evaluation.compare import EvalOptions, evaluate_dataset
 from hybridstereo.io.disparity import write_disparity
@@ -27,6 +28,7 @@ from hybridstereo.models.zoo import load_model, save_model, stage_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.training import stages
 from hybridstereo.training.imitation import imitate_contrast
+from hybridstereo.training.parallel import mean_step
 from hybridstereo.training.run import TrainOptions, options_from_config, train
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Budget, TrainingDivergedError
@@ -92,7 +94,9 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     assert model.config.edge_model == "cnn"
     assert model.config.method == "crf"
     assert model.pairwise
-    assert options_from_config(json.loads((tmp_path / "run/config.json").read_text())) == options
+    # The batch that was taken is kept: a run can go on with another number of ranks.
+    stored = options_from_config(json.loads((tmp_path / "run/config.json").read_text()))
+    assert stored == replace(options, batch=1)
     entries = RunFolder(tmp_path / "run").log.entries()
     steps = [e for e in entries if e["kind"] == "step"]
     assert [e["stage"] for e in steps] == 6 * ["unary"] + 6 * ["joint"] + 6 * ["full"]
@@ -337,9 +341,9 @@ def test_minutes_bound_the_grid_searches(options, tmp_path, stage, table):
 
 
 def test_searches_without_minutes_have_no_limit(options):
-    assert not replace(options, minutes=None).search_deadline("crf").over()
-    assert replace(options, minutes=1e-9).search_deadline("crf").over()
-    assert not replace(options, minutes=10.0).search_deadline("crf").over()
+    assert not replace(options, minutes=None).search_deadline("crf", Alone()).over()
+    assert replace(options, minutes=1e-9).search_deadline("crf", Alone()).over()
+    assert not replace(options, minutes=10.0).search_deadline("crf", Alone()).over()
 
 
 def test_epochs_and_steps():
@@ -355,7 +359,7 @@ def test_batch_is_the_mean_of_its_pairs():
         pairs = [_some_pair(seed) for seed in (5, 6)]
         return [structured_step(model, backend, x, labels, HingeOptions(), True) for x in pairs]
 
-    mean = stages._mean_step(backend, steps())
+    mean = mean_step(backend, Alone(), steps(), 2)
     first, second = steps()
     assert mean.loss_name == "hinge"
     assert mean.loss == pytest.approx((first.loss + second.loss) / 2)

@@ -22,7 +22,7 @@ from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import save_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.synthetic.write import write_scene
-from hybridstereo.training.validation import CRITERIA, validate, validation_figures
+from hybridstereo.training.validation import CRITERIA, figures_of, sample_scores, validate
 
 V3_SCENES = ["trainingQ/Piano", "trainingQ/PianoL", "trainingQ/Shelves"]  # weights 1, 1/2, 1/2
 
@@ -46,25 +46,32 @@ def _samples(*sources: str) -> list[Sample]:
     return [Sample(str(i), f"{x}/{i}", x, (), read) for i, x in enumerate(sources)]
 
 
+def _figures(
+    samples: list[Sample], maps: Iterable[tuple[StereoPair, np.ndarray]]
+) -> dict[str, float]:
+    mapped = zip(samples, maps, strict=True)
+    return figures_of(samples, [sample_scores(sample, *found) for sample, found in mapped])
+
+
 def test_each_data_set_is_judged_by_its_own_figure_and_counts_the_same():
     # 2 px: counted by bad1, not by D1.  4 px: counted by both.
     indoors, street = _map([0.0, 0.0, 0.0, 2.0]), _map([2.0, 2.0, 4.0, 0.0])
     samples = _samples("middlebury", "kitti", "kitti", "kitti")
-    figures = validation_figures(samples, [indoors, street, street, street])
+    figures = _figures(samples, [indoors, street, street, street])
     assert tuple(figures) == CRITERIA
     assert figures["benchmark"] == pytest.approx((25.0 + 25.0) / 2)
     assert figures["bad1"] == pytest.approx((25.0 + 75.0) / 2)
-    assert validation_figures(samples[1:], 3 * [street])["benchmark"] == pytest.approx(25.0)
-    assert validation_figures(samples[:1], [street])["benchmark"] == pytest.approx(75.0)
+    assert _figures(samples[1:], 3 * [street])["benchmark"] == pytest.approx(25.0)
+    assert _figures(samples[:1], [street])["benchmark"] == pytest.approx(75.0)
 
 
 def test_pairs_without_truth_do_not_hide_the_others():
     truth = np.full((1, 2), 10.0, np.float32)
     nothing = _pair(truth, np.zeros((1, 2), bool)), truth
     samples = _samples("middlebury", "kitti")
-    figures = validation_figures(samples, [_map([0.0, 2.0]), nothing])
+    figures = _figures(samples, [_map([0.0, 2.0]), nothing])
     assert figures["benchmark"] == pytest.approx(50.0)
-    assert math.isnan(validation_figures(samples[1:], [nothing])["benchmark"])
+    assert math.isnan(_figures(samples[1:], [nothing])["benchmark"])
 
 
 def _generated(folder: Path, names: Iterable[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -66,15 +66,31 @@ class Output:
     ----------
     pattern
         Its name below the folder of the results, with ``{name}`` for that of the pair.
+    of_right
+        Whether it shows the right view, of a pair that is matched with ``view=both``.
     kind
-        What it is called in the record of a pair.
+        What it is called in the record of a pair, if it shows the view that was asked for.
     needs_volumes
         Whether it is made of the costs.
     """
 
     pattern: str
+    of_right: bool = field(default=False, kw_only=True)
     kind: ClassVar[str]
     needs_volumes: ClassVar[bool] = False
+
+    @property
+    def key(self) -> str:
+        """What it is called in the record of a pair."""
+        return f"{self.kind}_right" if self.of_right else self.kind
+
+    def result_of(self, matched: MatchedPair) -> StereoResult:
+        """What it shows."""
+        if not self.of_right:
+            return matched.result
+        if matched.result.right is None:
+            raise InputError("There is no map of the right view", "Match the pair with `view=both`")
+        return matched.result.right
 
     def check(self, folder: str) -> None:
         """Refuse, before the work, what cannot be such a file for every pair.
@@ -122,7 +138,7 @@ class DisparityFile(Output):
 
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        matched.result.save(path)
+        self.result_of(matched).save(path)
         return 0
 
 
@@ -148,7 +164,9 @@ class ColorFile(Output):
 
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        write_image(path, map_picture(matched.result.disparity, self.color_range, self.scale_bar))
+        write_image(
+            path, map_picture(self.result_of(matched).disparity, self.color_range, self.scale_bar)
+        )
         return 0
 
 
@@ -164,9 +182,10 @@ class ConfidenceFile(Output):
 
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        if matched.result.confidence is None:
+        confidence = self.result_of(matched).confidence
+        if confidence is None:
             raise InputError("There is no confidence", "Match the pair with `confidence=True`")
-        write_confidence(path, matched.result.confidence)
+        write_confidence(path, confidence)
         return 0
 
 
@@ -182,9 +201,10 @@ class ValidityFile(Output):
 
     def write(self, path: str, matched: MatchedPair) -> int:
         """As `Output.write`."""
-        if matched.result.validity is None:
+        validity = self.result_of(matched).validity
+        if validity is None:
             raise InputError("The views were not compared", "Match the pair with `validity=True`")
-        write_validity(path, matched.result.validity)
+        write_validity(path, validity)
         return 0
 
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from ..clock import OnStage
 from ..errors import InputError, OutputError, StereoError
 from ..io.atomic import check_distinct, create_folder, sweep_leftovers
-from ..io.images import read_pair
+from ..io.images import read_image, read_pair
+from ..io.volumes import read_volume
 from ..labels import LabelRange, labels_for
+from ..memory import volume_memory
 from ..options import MatchOptions
 from ..pair_check import Finding
 from ..result import StereoResult
@@ -54,6 +57,11 @@ class PairWork:
         A pair with anything wrong fails.
     skip_existing
         Leave out pairs whose outputs all exist.
+    costs
+        The matching costs of another program to use instead of the network's: a pattern such as
+        ``costs/{name}.npy`` (`Pair.fill`); right images are not read then.
+    costs_scale
+        Factor of those costs.
     rig
         The cameras, for depth and for the range that a calibration states; names of files are
         filled in for each pair (`Pair.fill`).
@@ -71,6 +79,8 @@ class PairWork:
     check: bool = True
     strict: bool = False
     skip_existing: bool = False
+    costs: str | None = None
+    costs_scale: float = 1.0
     rig: RigSource | None = None
     keep: Keep | None = None
 
@@ -119,18 +129,21 @@ class PairOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class _Loaded:
-    """A pair with its images, (H, W, 3) float32 RGB in [0, 1], and what a calibration says."""
+class LoadedPair:
+    """A pair with its images, (H, W, 3) float32 RGB in [0, 1], and what a calibration says.
+
+    There is no right one if the costs come from elsewhere.
+    """
 
     pair: Pair
     left: np.ndarray
-    right: np.ndarray
+    right: np.ndarray | None
     rig: StereoRig | None
     stated: tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
-class _Matched:
+class MatchResult:
     """A pair that is matched but not written yet."""
 
     matched: MatchedPair
@@ -158,56 +171,90 @@ def process_pair(stereo: Stereo, pair: Pair, work: PairWork) -> PairOutcome:
     return write_pair(work, match_pair(stereo, work, load_pair(work, pair)))
 
 
-def load_pair(work: PairWork, pair: Pair) -> _Loaded | PairOutcome:
+def load_pair(work: PairWork, pair: Pair) -> LoadedPair | PairOutcome:
     """Read the images; the outcome, if there is nothing left to do or they cannot be used."""
     try:
         paths = work.paths(pair)
         for folder in sorted({os.path.dirname(path) for path in paths}):
             _sweep_once(folder)
-        if work.skip_existing and all(map(os.path.isfile, paths)):
-            return PairOutcome(pair, "skipped", _by_kind(work, paths))
+        if (there := skipped(work, pair)) is not None:
+            return there
         source = None if work.rig is None else work.rig.renamed(pair.fill)
         calib = () if source is None else (*source.calib, source.calib_right)
-        check_distinct((pair.left, pair.right, *calib), paths)
-        left, right = read_pair(pair.left, pair.right, work.max_pixels)
+        costs = None if work.costs is None else pair.fill(work.costs)
+        check_distinct((pair.left, pair.right, costs, *calib), paths)
+        if costs is None:
+            left, right = read_pair(pair.left, pair.right, work.max_pixels)
+        else:
+            left, right = read_image(pair.left, work.max_pixels), None
         rig, stated = None, None
         if source is not None:
             height, width, _ = left.shape
             rig = source.read().for_size(width, height) if work.needs_rig else None
             stated = source.stated_range() if work.options.disparities == "auto" else None
-        return _Loaded(pair, left, right, rig, stated)
+        return LoadedPair(pair, left, right, rig, stated)
     except (StereoError, MemoryError, OSError) as error:
         return _failed(pair, error)
 
 
+def skipped(work: PairWork, pair: Pair) -> PairOutcome | None:
+    """That there is nothing to do, if all files of a pair exist and such pairs are left out."""
+    paths = work.paths(pair)
+    if work.skip_existing and all(map(os.path.isfile, paths)):
+        return PairOutcome(pair, "skipped", _by_kind(work, paths))
+    return None
+
+
+def with_files(work: PairWork, outcome: PairOutcome) -> PairOutcome:
+    """The outcome with its files named as ``work`` has them, wherever they were written."""
+    if not outcome.files:
+        return outcome
+    return replace(outcome, files=_by_kind(work, work.paths(outcome.pair)))
+
+
 def match_pair(
-    stereo: Stereo, work: PairWork, loaded: _Loaded | PairOutcome
-) -> _Matched | PairOutcome:
-    """Check and match a pair; an outcome stays what it is."""
+    stereo: Stereo,
+    work: PairWork,
+    loaded: LoadedPair | PairOutcome,
+    on_stage: OnStage | None = None,
+) -> MatchResult | PairOutcome:
+    """Check and match a pair; an outcome stays what it is.
+
+    ``on_stage`` is that of `Stereo.match`; what it raises ends the work.
+    """
     if isinstance(loaded, PairOutcome):
         return loaded
-    pair, images, findings = loaded.pair, (loaded.left, loaded.right), None
+    pair, findings = loaded.pair, None
+    volumes = any(output.needs_volumes for output in work.outputs)
     try:
-        if work.check:
-            findings = stereo.check(*images, rectify=work.rectify)
-            if findings and work.strict:
-                problem = " ".join(finding.describe() for finding in findings)
-                raise InputError(problem.removesuffix("."))
-        result = stereo.match(
-            *images,
-            **labelled(stereo, work.options, loaded.stated),
-            rectify=work.rectify,
-            scale=work.scale,
-            max_memory=work.max_memory,
-            volumes=any(output.needs_volumes for output in work.outputs),
-        )
+        if loaded.right is None:
+            path = pair.fill(str(work.costs))
+            result = optimise_stored(
+                stereo, loaded.left, path, work.costs_scale, work.options, volumes, on_stage
+            )
+        else:
+            images = loaded.left, loaded.right
+            if work.check:
+                findings = stereo.check(*images, rectify=work.rectify)
+                if findings and work.strict:
+                    problem = " ".join(finding.describe() for finding in findings)
+                    raise InputError(problem.removesuffix("."))
+            result = stereo.match(
+                *images,
+                **labelled(stereo, work.options, loaded.stated),
+                rectify=work.rectify,
+                scale=work.scale,
+                max_memory=work.max_memory,
+                volumes=volumes,
+                on_stage=on_stage,
+            )
         kept = None if work.keep is None else work.keep(stereo, result)
     except (StereoError, MemoryError, OSError) as error:
         return _failed(pair, error, findings)
-    return _Matched(MatchedPair(pair, loaded.left, result, loaded.rig), findings, kept)
+    return MatchResult(MatchedPair(pair, loaded.left, result, loaded.rig), findings, kept)
 
 
-def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
+def write_pair(work: PairWork, done: MatchResult | PairOutcome) -> PairOutcome:
     """Write all outputs of a pair, each complete or not at all; an outcome stays what it is."""
     if isinstance(done, PairOutcome):
         return done
@@ -228,6 +275,51 @@ def write_pair(work: PairWork, done: _Matched | PairOutcome) -> PairOutcome:
         kept=done.kept,
         rig=done.matched.rig,
         beyond=beyond,
+    )
+
+
+def optimise_stored(
+    stereo: Stereo,
+    image: np.ndarray,
+    path: str,
+    scale: float,
+    options: MatchOptions,
+    volumes: bool,
+    on_stage: OnStage | None,
+) -> StereoResult:
+    """The CRF on the costs of another matcher, which are in a file (`io.volumes`).
+
+    Parameters
+    ----------
+    stereo
+        Gives edge weights, penalties and defaults.
+    image
+        The left one.
+    path, scale
+        The file, and a factor of its costs.
+    options
+        ``min_disparity`` and ``step``, if the file does not say them right, and how to run the CRF.
+    volumes, on_stage
+        As for `Stereo.optimise`.
+    """
+    height, width, _ = image.shape
+    stored = read_volume(path, height, width, scale, volume_memory())
+    count = stored.costs.shape[2]
+    return stereo.optimise(
+        stored.costs,
+        image,
+        labels_for(
+            LabelRange(stored.min_disparity, count, stored.step),
+            disparities=count,
+            min_disparity=options.min_disparity,
+            step=options.step,
+        ),
+        iterations=options.iterations,
+        method=options.method,
+        refine=options.refine,
+        precision=options.precision,
+        volumes=volumes,
+        on_stage=on_stage,
     )
 
 
@@ -261,7 +353,7 @@ def labelled(
 def _by_kind(work: PairWork, paths: list[str]) -> dict[str, list[str]]:
     files: dict[str, list[str]] = {}
     for output, path in zip(work.outputs, paths, strict=True):
-        files.setdefault(output.kind, []).append(path)
+        files.setdefault(output.key, []).append(path)
     return files
 
 

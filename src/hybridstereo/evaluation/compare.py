@@ -11,6 +11,7 @@ from pathlib import Path
 from ..datasets import Dataset, open_dataset, rectified
 from ..datasets.registry import Roots
 from ..device import open_backend
+from ..engines.tasks import Engine
 from ..errors import InputError
 from ..limits import COUNT, FACTOR
 from ..models.zoo import DEFAULT_MODEL
@@ -88,6 +89,7 @@ def evaluate_dataset(
     options: EvalOptions,
     sinks: Sequence[Sink] = (),
     on_run: OnRun | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
     """Compare models, baselines and other programs' results on a data set.
 
@@ -103,12 +105,22 @@ def evaluate_dataset(
         Receive maps and figures as they become available.
     on_run
         Called before each run.
+    engine
+        Whose workers run all methods on a scene each, and find the files under the same names as
+        here; None: this process runs them.
     """
     rules = dataset_rules(dataset)
     methods = build_methods(options, dataset)
-    opened = _opened(dataset, roots, options)
+    opened = open_for(dataset, roots, options)
     scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
-    evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
+    if engine is None:
+        evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
+    else:
+        from .remote import SceneJob, run_on
+
+        infos = tuple(method.info for method in methods)
+        job = SceneJob(dataset, roots, options, infos, bool(sinks))
+        evaluation = run_on(engine, job, rules, scenes, sinks, on_run)
     return Comparison(evaluation, rules, opened.warnings)
 
 
@@ -130,14 +142,14 @@ def evaluate_components(
     others: list[Method] = []
     if options.baselines:
         others = build_methods(replace(options, models=(), compare_default=False), dataset)
-    opened = _opened(dataset, roots, options)
+    opened = open_for(dataset, roots, options)
     scenes = select_scenes(dataset_scenes(opened), options.scenes, options.limit)
     methods = unique_names([*table.methods, *others])
     evaluation = run(dataset, rules, scenes, methods, sinks, on_run)
     return Comparison(evaluation, rules, opened.warnings), table
 
 
-def _opened(name: str, roots: Roots, options: EvalOptions) -> Dataset:
+def open_for(name: str, roots: Roots, options: EvalOptions) -> Dataset:
     """The data set, with corrected right views if they were asked for."""
     opened = open_dataset(name, roots)
     return rectified(opened) if options.rectify else opened
@@ -227,7 +239,7 @@ def build_methods(options: EvalOptions, dataset: str) -> list[Method]:
     if models:
         methods += [ModelMethod(name, stereo, options.match) for name, stereo in loaded]
     # What the CRF knows is not there without it.
-    alone = replace(options.match, method="argmax", confidence=False)
+    alone = replace(options.match, method="argmax", confidence=False, precision="single")
     for name in options.baselines:
         if name == "argmax":
             methods += [ModelMethod(f"{x} argmax", stereo, alone, True) for x, stereo in loaded]

@@ -117,6 +117,8 @@ class ModelMethod:
             parts += [edges_in_words(self._stereo), penalties, f"{options.iterations} iterations"]
         else:
             parts.append("argmax of the network, no CRF")
+        if options.precision == "half":
+            parts.append("half precision")
         parts.append("refined" if options.refine else "not refined")
         if options.disparities == "auto":
             parts.append("range found in each pair")
@@ -217,6 +219,7 @@ class VolumesMethod:
             iterations=self._options.iterations,
             method=self._options.method,
             refine=self._options.refine,
+            precision=self._options.precision,
         )
         return Outcome(result.disparity, sum(result.seconds.values()))
 

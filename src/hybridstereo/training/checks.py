@@ -29,7 +29,7 @@ _FLAGS = (
 # Of 2x2 numbers each, with a momentum each: what fits into the file of a checkpoint, 1 GiB.
 _MOST_KERNELS = 1 << 25
 _OPTIONAL = frozenset(
-    {"layers", "pyramid", "init", "epochs", "steps", "minutes", "lr", "disparities"}
+    {"layers", "pyramid", "init", "epochs", "steps", "minutes", "batch", "lr", "disparities"}
 )
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
+from ..engines.ranks import Alone, Ranks, interleaved, own_part
+from ..evaluation.protocol import SceneScores
 from ..kernels import Backend
 from ..labels import LabelRange
 from ..model import PYRAMID, StereoModel, with_config
 from ..options import MatchOptions
 from ..pyramid import pyramid_forward
 from ..stereo import Stereo
-from .validation import validation_figures
+from .validation import figures_of, sample_scores
 
 GridPoint = dict[str, float]
 
@@ -56,15 +60,54 @@ def _never() -> bool:
     return False
 
 
+class Judge(Protocol):
+    """Figures of one network with different CRFs."""
+
+    def figures(self, models: Iterable[StereoModel]) -> Iterator[dict[str, float]]:
+        """Those of `validation.CRITERIA` for each model, in order.
+
+        The levels' weights, edges and penalties are those of the models, the network is not.
+        """
+
+
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
+    """A sample with what the network has to say about it, so that only the CRF is left to run.
+
+    Attributes
+    ----------
+    sample, pair, label_range
+        What is matched, and with which labels.
+    levels
+        The costs of all levels of the pyramid, in main memory.
+    """
+
+    sample: Sample
     pair: StereoPair
     label_range: LabelRange
-    levels: list[np.ndarray]  # the costs of all levels of the pyramid
+    levels: list[np.ndarray]
+
+    @classmethod
+    def of(cls, model: StereoModel, backend: Backend, cache: PairCache, sample: Sample) -> Problem:
+        """Run the Unary-CNN of a model on a sample."""
+        stereo, pair = Stereo(model, backend), cache.load(sample)
+        label_range = stereo.label_range(pair.width, MatchOptions(), pair.search_range)
+        # On the host: the volumes of all pairs together are too much for a GPU.
+        levels = stereo.level_costs(pair.left, pair.right, label_range)
+        return cls(sample, pair, label_range, levels)
+
+    def scores(self, model: StereoModel, backend: Backend) -> SceneScores:
+        """Run the CRF of a model, and compare its map with the truth."""
+        weights = model.config.pyramid
+        levels = [backend.to_device(x) for x in self.levels[: 1 + len(weights)]]
+        costs = backend.to_host(pyramid_forward(backend, levels, weights, in_place=False)[0])
+        stereo = Stereo(model, backend)
+        result = stereo.optimise(costs, self.pair.left, self.label_range, method="crf")
+        return sample_scores(self.sample, self.pair, result.disparity)
 
 
-class Judge:
-    """Figures of one network with different CRFs: it runs once per pair, then only the CRF does.
+class LocalJudge:
+    """A `Judge` that runs the network once per pair, and then only the CRF.
 
     Parameters
     ----------
@@ -72,6 +115,8 @@ class Judge:
         Its Unary-CNN gives the costs, at all levels of its pyramid.
     backend, cache, samples
         Where to compute, and on what.
+    ranks
+        Who shares the samples out; each keeps the costs of its own only.
     """
 
     def __init__(
@@ -80,31 +125,17 @@ class Judge:
         backend: Backend,
         cache: PairCache,
         samples: Sequence[Sample],
+        ranks: Ranks | None = None,
     ) -> None:
-        self._backend = backend
-        self._samples = samples
-        self._problems = []
-        stereo, options = Stereo(model, backend), MatchOptions()
-        for sample in samples:
-            pair = cache.load(sample)
-            label_range = stereo.label_range(pair.width, options, pair.search_range)
-            # On the host: the volumes of all pairs together are too much for a GPU.
-            levels = stereo.level_costs(pair.left, pair.right, label_range)
-            self._problems.append(_Problem(pair, label_range, levels))
+        self._backend, self._samples, self._ranks = backend, samples, ranks or Alone()
+        own = own_part(self._ranks, samples)
+        self._problems = [Problem.of(model, backend, cache, sample) for sample in own]
 
-    def figures(self, model: StereoModel) -> dict[str, float]:
-        """Those of `validation`, with the levels' weights, edges and penalties of ``model``."""
-        stereo, weights = Stereo(model, self._backend), model.config.pyramid
-
-        def disparity(problem: _Problem) -> np.ndarray:
-            backend = self._backend
-            levels = [backend.to_device(x) for x in problem.levels[: 1 + len(weights)]]
-            costs = backend.to_host(pyramid_forward(backend, levels, weights, in_place=False)[0])
-            left, label_range = problem.pair.left, problem.label_range
-            return stereo.optimise(costs, left, label_range, method="crf").disparity
-
-        maps = ((problem.pair, disparity(problem)) for problem in self._problems)
-        return validation_figures(self._samples, maps)
+    def figures(self, models: Iterable[StereoModel]) -> Iterator[dict[str, float]]:
+        """Those of `validation.CRITERIA` for each model, when it is asked for."""
+        for model in models:
+            own = [problem.scores(model, self._backend) for problem in self._problems]
+            yield figures_of(self._samples, interleaved(self._ranks.gathered(own)))
 
 
 def _planes(model: StereoModel, keep_edges: bool) -> tuple[_Plane, ...]:
@@ -151,40 +182,42 @@ def search(
     names = (*shape, "p1", "p2", *(PYRAMID if model.config.pyramid else ()))
     start = {name: getattr(model.config, name) for name in names}
 
-    def error(point: GridPoint) -> float:
-        figures = judge.figures(with_config(model, **point))
-        on_point(point, figures)
-        return figures[criterion]
+    def errors(points: Sequence[GridPoint]) -> Iterator[float]:
+        found = judge.figures(with_config(model, **point) for point in points)
+        for point, figures in zip(points, found, strict=True):
+            on_point(point, figures)
+            yield figures[criterion]
 
-    return with_config(model, **_lowest(start, _planes(model, keep_edges), error, is_over))
+    return with_config(model, **_lowest(start, _planes(model, keep_edges), errors, is_over))
 
 
 def _lowest(
     start: GridPoint,
     planes: Sequence[_Plane],
-    error: Callable[[GridPoint], float],
+    errors: Callable[[Sequence[GridPoint]], Iterator[float]],
     is_over: IsOver,
     start_error: float | None = None,
 ) -> GridPoint:
-    """The point of the lowest error, searched plane by plane; no point is evaluated twice."""
-    known = {tuple(start.values()): error(start) if start_error is None else start_error}
+    """The point of the lowest error, searched plane by plane; no point is evaluated twice.
 
-    def at(point: GridPoint) -> float:
-        key = tuple(point.values())
-        if key not in known:
-            known[key] = error(point)
-        return known[key]
-
-    best = start
+    The points of a plane do not depend on each other, and are asked for together.
+    """
+    best, best_error = start, next(errors([start])) if start_error is None else start_error
+    known = {tuple(start.values()): best_error}
     for first, second, first_factors, second_factors in planes:
-        centre = best
-        for a in first_factors:
-            for b in second_factors:
-                if is_over():
-                    return best
-                point = {**centre, first: centre[first] * a, second: centre[second] * b}
-                if point["p1"] <= point["p2"] and at(point) < at(best):
-                    best = point
+        factors = [(a, b) for a in first_factors for b in second_factors]
+        points = [{**best, first: best[first] * a, second: best[second] * b} for a, b in factors]
+        points = [point for point in points if point["p1"] <= point["p2"]]
+        new = {tuple(x.values()): x for x in points if tuple(x.values()) not in known}
+        found = errors(list(new.values()))
+        for point in points:
+            if is_over():
+                return best
+            key = tuple(point.values())
+            if key not in known:
+                known[key] = next(found)
+            if known[key] < best_error:
+                best, best_error = point, known[key]
     return best
 
 
@@ -214,22 +247,24 @@ def search_imitation(
     best, best_point = model, {"alpha": config.alpha, "p1": config.p1, "p2": config.p2}
     best_error = math.inf
 
-    def error(candidate: StereoModel, point: GridPoint) -> float:
-        figures = judge.figures(with_config(candidate, p1=point["p1"], p2=point["p2"]))
-        on_point(point, figures)
-        return figures[criterion]
+    def errors(candidate: StereoModel, points: Sequence[GridPoint]) -> Iterator[float]:
+        models = (with_config(candidate, p1=point["p1"], p2=point["p2"]) for point in points)
+        for point, figures in zip(points, judge.figures(models), strict=True):
+            on_point(point, figures)
+            yield figures[criterion]
 
     for steeper in _STEEPER:
         if best is not model and is_over():
             break
         alpha = config.alpha * steeper
         imitation = imitate(with_config(model, alpha=alpha))
-        for larger in _LARGER:
+        points = [{"alpha": alpha, "p1": config.p1 * x, "p2": config.p2 * x} for x in _LARGER]
+        found = errors(imitation, points)
+        for point in points:
             if best is not model and is_over():
                 break
-            point = {"alpha": alpha, "p1": config.p1 * larger, "p2": config.p2 * larger}
-            its_error = error(imitation, point)
+            its_error = next(found)
             if best is model or its_error < best_error:
                 best, best_point, best_error = imitation, point, its_error
-    found = _lowest(best_point, [_FINER], lambda point: error(best, point), is_over, best_error)
-    return with_config(best, p1=found["p1"], p2=found["p2"])
+    lowest = _lowest(best_point, [_FINER], partial(errors, best), is_over, best_error)
+    return with_config(best, p1=lowest["p1"], p2=lowest["p2"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,24 @@ from ..datasets import Sample, open_dataset, rectified, split, split_named, take
 from ..datasets.augment import AugmentOptions
 from ..datasets.fileheaders import check_files
 from ..datasets.loader import PairCache
-from ..device import checked_threads, open_backend
+from ..device import checked_threads, device_of_process, open_backend
+from ..engines.ranks import Alone, Ranks, own_part
 from ..errors import InputError, ModelError, OutputError, shortened
 from ..features import sees_coordinates
 from ..kernels import limited_threads
 from ..model import PROVENANCE, PYRAMID, StereoModel, with_config
-from ..models.zoo import STAGES, load_model, save_model, stage_model
+from ..models.zoo import STAGES, load_model
 from .checks import check_options
 from .curves import plot_curves
 from .grow import add_coordinates, deepen
 from .interrupts import deferred_signals
 from .optim import OptimiserOptions
+from .parallel import BatchShare, SilentFolder
 from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
 from .searches import Deadline, begin, run_search
 from .stages import (
     Budget,
+    MakeJudge,
     Reporter,
     TrainingContext,
     new_model,
@@ -87,7 +90,8 @@ class TrainOptions:
 
     ``stage`` is one of the stages or ``all``.  None means a default that suits the stage; for
     ``layers`` those of ``init``, or 3.  ``pyramid`` is the number of coarser levels, 0 to 2; None:
-    those of ``init``, or none.
+    those of ``init``, or none.  ``batch`` are the pairs of a step, of all ranks together; None: one
+    for each.
     """
 
     dataset: str
@@ -104,7 +108,7 @@ class TrainOptions:
     crop: tuple[int, int] | None = None
     rectify: bool = False
     augment: bool = True
-    batch: int = 1
+    batch: int | None = None
     optimizer: str = "sgd"
     lr: float | None = None
     momentum: float = 0.9
@@ -159,16 +163,16 @@ class TrainOptions:
         if self.steps is not None:
             limits.append(self.steps)
         if self.epochs is not None:
-            limits.append(max(round(self.epochs * samples / self.batch), 1))
+            limits.append(max(round(self.epochs * samples / (self.batch or 1)), 1))
         if not limits and self.minutes is None:
             limits.append(_STEPS[stage])
         return Budget(min(limits) if limits else None, self._seconds(stage))
 
-    def search_deadline(self, stage: str) -> Deadline:
+    def search_deadline(self, stage: str, ranks: Ranks) -> Deadline:
         """When the grid search of a stage ends, which begins now."""
         seconds = self._seconds(stage)
         share = _SEARCH_SHARE if stage == "full" else 1.0
-        return Deadline(None if seconds is None else share * seconds)
+        return Deadline(None if seconds is None else share * seconds, ranks)
 
     def _seconds(self, stage: str) -> float | None:
         if self.minutes is None:
@@ -204,6 +208,8 @@ def train(
     device: str = "auto",
     threads: int | None = None,
     reporter: Reporter | None = None,
+    ranks: Ranks | None = None,
+    judge: Callable[[TrainOptions], MakeJudge] | None = None,
 ) -> StereoModel:
     """Train a model and keep everything in a run folder.
 
@@ -217,20 +223,29 @@ def train(
         Where to compute; a resumed run gives the same bits on the same device, with any threads.
     reporter
         Hears about steps and validations.
+    ranks
+        The processes that train together, of which each makes this call (`engines.ranks.join`);
+        the first one writes and reports.
+    judge
+        Who evaluates the points of grid searches; None: these processes.
 
     Returns
     -------
     model
         The best model of the last stage, which ``best.h5`` holds.
     """
-    folder = RunFolder(output)
+    ranks = Alone() if ranks is None else ranks
+    folder = RunFolder(output) if ranks.rank == 0 else SilentFolder(RunFolder(output))
     resuming = options is None
     if options is None:
-        options = options_from_config(folder.config())
+        options = options_from_config(ranks.first(folder.config))
     else:
         folder.check_unused()
-    reporter = reporter or Reporter()
-    backend = open_backend(device)
+        options = replace(options, batch=options.batch or ranks.size)
+    BatchShare.of(ranks, options.batch or 1)  # refuses more ranks than pairs
+    reporter = reporter if reporter is not None and ranks.rank == 0 else Reporter()
+    backend = open_backend(device_of_process(device, ranks.local_rank, ranks.size))
+    threads = ranks.cores if threads is None else threads
     dataset = open_dataset(options.dataset, options.roots)
     for warning in dataset.warnings:
         reporter.message(warning)
@@ -243,7 +258,7 @@ def train(
         training, validation = split(rest, options.val_fraction, options.seed)
     counts = f"{len(training)} training pairs, {len(validation)} validation pairs"
     reporter.message(f"{counts}, {len(test)} test pairs" if test else counts)
-    continuing = resuming and folder.has_checkpoint
+    continuing = resuming and ranks.first(lambda: folder.has_checkpoint)
     start = None if continuing else _initial_model(options)
     if start is not None:
         # What the model of `init` sees, a resumed run is to know without it.
@@ -251,8 +266,8 @@ def train(
     if start is not None and options.disparities is not None:
         reporter.message(f"the model is {start.config.description}")
     cache = PairCache(dataset, int(options.cache_gigabytes * (1 << 30)))
-    check_files((*training, *test))
-    _check_validation(validation, cache)
+    ranks.first(lambda: check_files((*training, *test)))
+    _check_validation(validation, cache, ranks)
 
     with (
         folder.locked(),
@@ -272,14 +287,16 @@ def train(
                 options.gamma, options.tau, options.iterations, options.infer_unknown
             ),
             seed=options.seed,
-            batch=options.batch,
+            batch=options.batch or 1,
             disparities=options.disparities,
             keep_edges=options.keep_edges,
             criterion=options.criterion,
             soft_target=options.soft_target,
             validate_every=options.validate_every,
             checkpoint_every=options.checkpoint_every,
-            stop_requested=signalled.is_set,
+            stop_requested=lambda: bool(ranks.most(float(signalled.is_set()))),
+            ranks=ranks,
+            judge=None if judge is None else judge(options),
         )
         if start is None:
             checkpoint = _continued(context, options)
@@ -296,15 +313,15 @@ def train(
         return model
 
 
-def _check_validation(samples: Sequence[Sample], cache: PairCache) -> None:
+def _check_validation(samples: Sequence[Sample], cache: PairCache, ranks: Ranks) -> None:
     """Decode all validation pairs now, so that a bad file costs no training.
 
     Models can be compared from here on: some pixel counts in the figures of all `CRITERIA`.
     """
     known = not samples
-    for sample in samples:  # generated scenes cannot be bad
+    for sample in own_part(ranks, samples):  # generated scenes cannot be bad
         known |= not sample.files or bool(cache.load(sample).valid.any())
-    if not known:
+    if not ranks.most(float(known)):
         raise InputError(
             "No validation pair has a pixel whose truth is known and that both views see",
             "Choose others with `val_scenes` or `seed`, or none with `val_fraction=0`",
@@ -315,7 +332,7 @@ def _started(
     stage: str, model: StereoModel, context: TrainingContext, options: TrainOptions
 ) -> Checkpoint:
     """The saved beginning of a stage, from the model that it is given."""
-    deadline = options.search_deadline(stage)
+    deadline = options.search_deadline(stage, context.ranks)
     start = begin(stage, model, context, deadline)
     # What the search at the start of `full` takes is taken from that stage.
     checkpoint = Checkpoint(start, Position(stage, seconds=deadline.elapsed))
@@ -326,7 +343,7 @@ def _started(
 def _continued(context: TrainingContext, options: TrainOptions) -> Checkpoint:
     """The checkpoint of an earlier run, with the log cut back to it."""
     folder = context.folder
-    checkpoint = folder.load()
+    checkpoint = context.ranks.first(folder.load)
     position = checkpoint.position
     fits = position.stage in ("", *options.stages)
     if not fits or (position.stage == "full" and checkpoint.model.config.edge_model != "cnn"):
@@ -336,7 +353,7 @@ def _continued(context: TrainingContext, options: TrainOptions) -> Checkpoint:
         )
     for message in folder.log.cut_back(position.stage, position.step):
         context.reporter.message(message)
-    if position.stage and not folder.best.exists():
+    if position.stage and not context.ranks.first(folder.best.exists):
         position.best = Position("").best  # the next validation gives a new one
     return checkpoint
 
@@ -349,12 +366,12 @@ def _run_stages(
     while stage := checkpoint.position.stage:
         context.reporter.message(f"stage {stage}")
         if stage == "crf":
-            model = run_search(context, checkpoint, options.search_deadline(stage))
+            model = run_search(context, checkpoint, options.search_deadline(stage, context.ranks))
         else:
             budget = options.budget(stage, len(context.training))
             settings = options.optimiser(stage, len(checkpoint.model.unary))
             model = run_gradient(context, stage, checkpoint, settings, budget)
-        save_model(stage_model(folder.path, stage), model)
+        folder.save_stage(stage, model)
         _draw_curves(context)
         following = stages.index(stage) + 1
         if following < len(stages):
@@ -362,12 +379,12 @@ def _run_stages(
         else:
             checkpoint = Checkpoint(model, Position("", best=checkpoint.position.best))
             folder.save(checkpoint)
-    return folder.load_best()
+    return context.ranks.first(folder.load_best)
 
 
 def _judge_once(context: TrainingContext, model: StereoModel, test: Sequence[Sample]) -> None:
     """Measure the best model on the test scenes, unless that was done before."""
-    if not test or (context.folder.path / TEST_FILE).exists():
+    if context.ranks.rank > 0 or not test or (context.folder.path / TEST_FILE).exists():
         return
     context.reporter.message("measuring the best model on the test scenes")
     evaluations = measured_on(model, context.backend, test)
@@ -378,6 +395,8 @@ def _judge_once(context: TrainingContext, model: StereoModel, test: Sequence[Sam
 
 def _draw_curves(context: TrainingContext) -> None:
     """Draw the log; a picture that cannot be written is no reason to end a run, or to hide one."""
+    if context.ranks.rank > 0:
+        return
     try:
         plot_curves(context.folder.log.entries(), context.folder.path / "curves.png")
     except (InputError, OutputError) as error:

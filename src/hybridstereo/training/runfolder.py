@@ -203,6 +203,10 @@ class RunFolder:
         """Keep the best model of the stage so far."""
         save_model(self.best, model)
 
+    def save_stage(self, stage: str, model: StereoModel) -> None:
+        """Keep the result of a stage."""
+        save_model(stage_model(self.path, stage), model)
+
     def load_best(self) -> StereoModel:
         """The best model of the stage so far."""
         return load_model(self.best)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..datasets import Sample
+from ..engines.ranks import Alone, Ranks
 from ..model import StereoModel, with_config
-from .gridsearch import GridPoint, Judge, OnPoint, plan_length, search, search_imitation
+from .gridsearch import GridPoint, Judge, LocalJudge, OnPoint, plan_length, search, search_imitation
 from .imitation import imitate_contrast
 from .runfolder import Checkpoint
 from .stages import TrainingContext, log_validation, some_pairs
@@ -23,9 +24,12 @@ class Deadline:
     ----------
     seconds
         How long from now; None: no limit.
+    ranks
+        Who search together, and end together.
     """
 
-    def __init__(self, seconds: float | None) -> None:
+    def __init__(self, seconds: float | None, ranks: Ranks | None = None) -> None:
+        self._ranks = ranks or Alone()
         self._begun = time.perf_counter()
         self._seconds = seconds
         self.met = False
@@ -33,8 +37,8 @@ class Deadline:
 
     @property
     def elapsed(self) -> float:
-        """Seconds so far."""
-        return time.perf_counter() - self._begun
+        """Seconds so far, by the slowest clock of all ranks."""
+        return self._ranks.most(time.perf_counter() - self._begun)
 
     def over(self) -> bool:
         """Whether to end the search now."""
@@ -84,7 +88,9 @@ def _with_imitated_edges(
 
 
 def _judge(model: StereoModel, context: TrainingContext, samples: Sequence[Sample]) -> Judge:
-    return Judge(model, context.backend, context.cache, samples)
+    if context.judge is not None:
+        return context.judge(model, samples)
+    return LocalJudge(model, context.backend, context.cache, samples, context.ranks)
 
 
 def _table_writer(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
+from ..engines.ranks import Alone, Ranks
 from ..errors import ModelError, StereoError
 from ..features import IMAGE_CHANNELS, ConvLayer
 from ..kernels import Backend
@@ -32,6 +33,7 @@ from ..model import (
     on_host,
     with_config,
 )
+from .gridsearch import Judge
 from .optim import (
     OPTIMISERS,
     OptimiserOptions,
@@ -39,6 +41,7 @@ from .optim import (
     gradient_norm,
     learning_rate,
 )
+from .parallel import BatchShare, check_same_model, mean_step
 from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
 from .steps import (
     PENALTIES,
@@ -80,6 +83,10 @@ _SMALLEST_LEVEL_WEIGHT = 0.01
 _WHITENING_PAIRS = 12
 _FIRST_KERNELS = "unary/0/weight"
 _SCORE_EVERY = 5  # steps of `joint` and `full` between two looks at the training error
+
+
+MakeJudge = Callable[[StereoModel, Sequence[Sample]], Judge]
+"""Of a network and the samples to judge it on."""
 
 
 class TrainingDivergedError(StereoError):
@@ -138,6 +145,8 @@ class TrainingContext:
     validate_every: int
     checkpoint_every: int
     stop_requested: Callable[[], bool]
+    ranks: Ranks = field(default_factory=Alone)  # the processes that train together
+    judge: MakeJudge | None = None  # who evaluates the points of a search; None: these processes
 
     def label_range(self, model: StereoModel, pair: StereoPair) -> LabelRange:
         """The labels that a pair is trained with: as asked for, else as it would be evaluated."""
@@ -202,7 +211,8 @@ def run_gradient(
         How to step and when to stop.
     """
     position = checkpoint.position
-    backend = context.backend
+    backend, ranks = context.backend, context.ranks
+    share = BatchShare.of(ranks, context.batch)
     model = on_device(checkpoint.model, backend)
     everything = parameters_of(model)
     parameters = {name: everything[name] for name in everything if name.startswith(_TRAINED[stage])}
@@ -224,12 +234,12 @@ def run_gradient(
     def validate_now() -> None:
         begun = time.perf_counter()
         method = "argmax" if stage == "unary" else "crf"
-        figures = validate(model, context.backend, context.cache, context.validation, method)
+        figures = validate(model, context.backend, context.cache, context.validation, method, ranks)
         better = figures[context.criterion] < position.best
         if better:
             position.best = figures[context.criterion]
             context.folder.save_best(on_host(model, backend))
-        seconds = time.perf_counter() - begun
+        seconds = ranks.most(time.perf_counter() - begun)
         position.seconds += seconds
         log_validation(context, stage, position.step, figures, seconds)
         context.reporter.validation(stage, position.step, figures, better)
@@ -241,16 +251,17 @@ def run_gradient(
         context.training,
         context.seed * 16 + list(_TRAINED).index(stage),
         context.augment,
-        position.step * context.batch,
+        position.step * share.count,
         cache=context.cache,
+        place=share.place,
     )
     with pairs as loader:
         while budget.progress(position) < 1.0:
             begun = time.perf_counter()
             lr = learning_rate(settings, budget.progress(position))
             score = position.step % _SCORE_EVERY == 0
-            batch = [pair for _, pair in islice(loader, context.batch)]
-            mean = _mean_step(backend, steps_of(model, batch, score))
+            batch = [pair for _, pair in islice(loader, share.count)]
+            mean = mean_step(backend, ranks, steps_of(model, batch, score), context.batch)
             entry = _check_and_describe(backend, stage, position.step, mean, lr)
             if metric is not None:
                 whitened = whitened_gradient(
@@ -261,7 +272,8 @@ def run_gradient(
             optimiser.step(mean.gradients, lr)
             model = _with_scalars(model, parameters)
             position.step += 1
-            position.seconds += time.perf_counter() - begun
+            # One clock for all, or some ranks would end the stage before the others.
+            position.seconds += ranks.most(time.perf_counter() - begun)
             entry |= {"p1": model.config.p1, "p2": model.config.p2}
             entry |= dict(zip(PYRAMID, model.config.pyramid, strict=False))
             entry |= {"seconds": round(time.perf_counter() - begun, 4)}
@@ -274,6 +286,7 @@ def run_gradient(
                 validate_now()
             stop = context.stop_requested()
             if stop or over or position.step % context.checkpoint_every == 0:
+                check_same_model(ranks, backend, parameters)
                 checkpoint.model = on_host(model, backend)
                 checkpoint.momentum = {
                     name: backend.to_host(x) for name, x in optimiser.momentum.items()
@@ -283,7 +296,7 @@ def run_gradient(
                 raise KeyboardInterrupt
     if not validates:
         context.folder.save_best(on_host(model, backend))
-    return context.folder.load_best()
+    return ranks.first(context.folder.load_best)
 
 
 def _check_momentum(checkpoint: Checkpoint, parameters: Mapping[str, np.ndarray]) -> None:
@@ -332,23 +345,6 @@ def _step_function(
         return backend.side_by_side(step, labelled)
 
     return steps
-
-
-def _mean_step(backend: Backend, steps: Sequence[Step]) -> Step:
-    """Mean of the losses, figures and gradients of a batch."""
-    count = len(steps)
-    loss = sum(step.loss for step in steps)
-    gradients, figures = steps[0].gradients, dict(steps[0].figures)
-    for step in steps[1:]:
-        for name, gradient in step.gradients.items():
-            backend.add_to(gradients[name], gradient)
-        for name, value in step.figures.items():
-            figures[name] += value
-    if count > 1:
-        for gradient in gradients.values():
-            backend.divide_by(gradient, count)
-    means = {name: value / count for name, value in figures.items()}
-    return Step(steps[0].loss_name, loss / count, gradients, means)
 
 
 def _check_and_describe(

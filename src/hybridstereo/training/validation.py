@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
+from ..engines.ranks import Alone, Ranks, shared_out
 from ..evaluation.protocol import SceneScores, dataset_rules, mean_figures, score_scene
 from ..kernels import Backend
 from ..model import StereoModel
@@ -23,15 +24,16 @@ sets, so that one with many or difficult pairs does not decide alone.
 """
 
 
-def validation_figures(
-    samples: Sequence[Sample], maps: Iterable[tuple[StereoPair, np.ndarray]]
-) -> dict[str, float]:
-    """Those of `CRITERIA`, from the pair and the disparity map of every sample, in order."""
+def sample_scores(sample: Sample, pair: StereoPair, disparity: np.ndarray) -> SceneScores:
+    """The scores of a sample's map, by the rules of its data set."""
+    return score_scene(dataset_rules(sample.source), disparity, pair)
+
+
+def figures_of(samples: Sequence[Sample], scores: Sequence[SceneScores]) -> dict[str, float]:
+    """Those of `CRITERIA`, from the scores of every sample."""
     by_source: dict[str, dict[str, SceneScores]] = {}
-    for sample, (pair, disparity) in zip(samples, maps, strict=True):
-        rules = dataset_rules(sample.source)
-        scores = score_scene(rules, disparity, pair)
-        by_source.setdefault(sample.source, {})[sample.name] = scores
+    for sample, its_scores in zip(samples, scores, strict=True):
+        by_source.setdefault(sample.source, {})[sample.name] = its_scores
     tables = []
     for source, scores_of in by_source.items():
         rules = dataset_rules(source)
@@ -54,13 +56,17 @@ def validate(
     cache: PairCache,
     samples: Sequence[Sample],
     method: str,
+    ranks: Ranks | None = None,
 ) -> dict[str, float]:
-    """The figures of `CRITERIA` on complete images, refined if the method is ``crf``."""
+    """The figures of `CRITERIA` on complete images, refined if the method is ``crf``.
+
+    With several ``ranks``, each matches some of the samples, and all get the figures.
+    """
     stereo = Stereo(model, backend)
 
-    def matched(sample: Sample) -> tuple[StereoPair, np.ndarray]:
+    def scored(sample: Sample) -> SceneScores:
         pair = cache.load(sample)
         result = stereo.match(pair.left, pair.right, search_range=pair.search_range, method=method)
-        return pair, result.disparity
+        return sample_scores(sample, pair, result.disparity)
 
-    return validation_figures(samples, map(matched, samples))
+    return figures_of(samples, shared_out(ranks or Alone(), scored, samples))

@@ -1,0 +1,1 @@
+"""Beyond one process: Dask's workers for many tasks, MPI's ranks for one training."""
