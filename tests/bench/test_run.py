@@ -308,7 +308,13 @@ def test_command_prints_a_table(capsys, monkeypatch):
         ["--disparities", "64,"],
         ["--layers", "0"],
         ["--repeat", "0"],
-        ["--compare", "sgbm,elas"],
+        ["--compare", "sgbm,stereo"],
+        ["--pairs", "0"],
+        ["--root", "somewhere"],
+        ["--root", "synthetic", "--layers", "3"],
+        ["--root", "synthetic", "--scaling"],
+        ["--limit", "3"],
+        ["--model", "census"],
     ],
 )
 def test_wrong_usage(capsys, arguments):

@@ -1,4 +1,4 @@
-"""Other programs to time beside ours: OpenCV's semi-global matching, the network in PyTorch."""
+"""Other programs to time beside ours: semi-global matching, ELAS, the network in PyTorch."""
 
 from __future__ import annotations
 
@@ -15,8 +15,15 @@ from ..kernels import Backend
 from ..model import StereoModel
 from ..opencv import cv2, opencv_threads, sgbm_matcher, supported_disparities
 from ..synthetic import quantised
+from .elas import ElasUnavailableError, elas_matcher
 
-PEERS = ("sgbm", "torch")
+PEERS = ("sgbm", "sgbm-3way", "elas", "torch")
+
+# OpenCV's names of the modes, and how it calls them.
+_SGBM_MODES = {
+    "sgbm": ("MODE_HH", cv2.STEREO_SGBM_MODE_HH),
+    "sgbm-3way": ("MODE_SGBM_3WAY", cv2.STEREO_SGBM_MODE_SGBM_3WAY),
+}
 
 _SGBM_BLOCK = 5
 
@@ -48,8 +55,10 @@ class PeerUnavailableError(Exception):
     """The peer cannot take part; the message says in a sentence why and what to do."""
 
 
-def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: int) -> Peer:
-    """OpenCV's StereoSGBM with 8 paths (``MODE_HH``) on the grey 8-bit images.
+def sgbm_peer(
+    left: np.ndarray, right: np.ndarray, disparities: int, threads: int, name: str = "sgbm"
+) -> Peer:
+    """OpenCV's StereoSGBM on the grey 8-bit images, with 8 paths, or with 3 (``sgbm-3way``).
 
     Grey is what it is usually given, and faster than colour.  ``P1`` and ``P2`` are those of
     OpenCV's documentation; the number of disparities is rounded up to a multiple of 16.
@@ -57,10 +66,11 @@ def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: in
     rounded = supported_disparities(disparities)
     if left.shape[1] <= rounded + _SGBM_BLOCK:
         raise PeerUnavailableError(
-            f"SGBM is left out: images of {left.shape[1]} columns are too narrow for its"
+            f"{name.upper()} is left out: images of {left.shape[1]} columns are too narrow for its"
             f" {rounded} disparities."
         )
-    matcher = sgbm_matcher(cv2.STEREO_SGBM_MODE_HH, rounded, _SGBM_BLOCK, channels=1)
+    mode_name, mode = _SGBM_MODES[name]
+    matcher = sgbm_matcher(mode, rounded, _SGBM_BLOCK, channels=1)
     grey = [cv2.cvtColor(quantised(image), cv2.COLOR_RGB2GRAY) for image in (left, right)]
 
     def run() -> float:
@@ -69,8 +79,23 @@ def sgbm_peer(left: np.ndarray, right: np.ndarray, disparities: int, threads: in
             matcher.compute(grey[0], grey[1])
             return time.perf_counter() - begin
 
-    label = f"OpenCV {cv2.__version__} SGBM, MODE_HH, {rounded} disparities"
-    return Peer("sgbm", label, ("crf", "total"), run)
+    label = f"OpenCV {cv2.__version__} SGBM, {mode_name}, {rounded} disparities"
+    return Peer(name, label, ("crf", "total"), run)
+
+
+def elas_peer(left: np.ndarray, right: np.ndarray, disparities: int) -> Peer:
+    """libelas on the grey 8-bit images, on the one thread that it has."""
+    try:
+        match = elas_matcher(left, right, disparities)
+    except ElasUnavailableError as error:
+        raise PeerUnavailableError(str(error)) from error
+
+    def run() -> float:
+        begin = time.perf_counter()
+        match()
+        return time.perf_counter() - begin
+
+    return Peer("elas", f"libelas, {disparities} disparities, 1 thread", ("total",), run)
 
 
 def import_torch() -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import __version__
 from ..system import cpu_name
 from .peers import Peer
+from .throughput import Throughput
 from .work import Peaks, Work
 
 COMPONENTS = {
@@ -237,7 +238,7 @@ class BenchReport:
     """All results of a benchmark.
 
     ``peaks`` is None unless the CPU did the work, whose peaks are measured; ``unavailable`` gives
-    the reason for each peer that was skipped.
+    the reason for each peer that was skipped.  ``throughput`` is None unless it was asked for.
     """
 
     runs: tuple[Run, ...]
@@ -247,6 +248,7 @@ class BenchReport:
     peaks: Peaks | None
     scalings: tuple[Scaling, ...] = ()
     unavailable: dict[str, str] = field(default_factory=dict)
+    throughput: Throughput | None = None
 
     def as_dict(self) -> dict[str, object]:
         """The JSON object; the first run is also at its top level."""
@@ -263,6 +265,7 @@ class BenchReport:
             "peaks": peaks,
             "scaling": {scaling.quantity: scaling.as_dict() for scaling in self.scalings},
             "unavailable": self.unavailable,
+            "throughput": None if self.throughput is None else self.throughput.as_dict(),
             "repeat": self.repeat,
             "device": self.device,
             "threads": self.threads,

@@ -14,14 +14,16 @@ from .. import kernels
 from ..device import checked_threads, open_backend
 from ..features import ConvLayer
 from ..kernels import Backend
-from ..limits import ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
+from ..limits import COUNT, ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
 from ..memory import inference_memory, require_memory
 from ..model import IMAGE_CHANNELS, PYRAMID, ModelConfig, StereoModel, with_config
+from ..options import MatchOptions
 from ..stereo import Stereo
 from ..synthetic import SceneOptions, generate_scene
 from ..system import peak_memory
-from .peers import Peer, PeerUnavailableError, sgbm_peer, torch_peer
+from .peers import PEERS, Peer, PeerUnavailableError, elas_peer, sgbm_peer, torch_peer
 from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Setting, Timing
+from .throughput import Throughput, measure_throughput
 from .work import MachinePeaks, count_work
 
 SIZES = {
@@ -49,7 +51,7 @@ class BenchOptions:
     """What to measure; None means "as the size says".
 
     ``size`` is one of `SIZES`; other values replace its own.  ``compare`` names some of
-    `peers.PEERS`.
+    `peers.PEERS`.  ``pairs``: how many to run through `infer --pairs` and `stream`, too.
     """
 
     size: str = "kitti"
@@ -64,9 +66,16 @@ class BenchOptions:
     threads: int | None = None
     compare: tuple[str, ...] = ()
     scaling: bool = False
+    pairs: int | None = None
 
     def __post_init__(self) -> None:
-        given = {"width": SIDE, "height": SIDE, "layers": LAYERS, "iterations": ITERATIONS}
+        given = {
+            "width": SIDE,
+            "height": SIDE,
+            "layers": LAYERS,
+            "iterations": ITERATIONS,
+            "pairs": COUNT,
+        }
         for name, limits in given.items():
             if getattr(self, name) is not None:
                 limits.check(getattr(self, name), f"`{name}` is")
@@ -206,6 +215,9 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
     if machine is not None:
         samplers[_PEAKS] = machine.sample
     timings = interleave(samplers, options.repeat, on_step)
+    throughput = None
+    if options.pairs is not None:
+        throughput = _throughput(stereo, pair, settings[0], options.pairs, on_step)
 
     peaks = None
     if machine is not None:
@@ -234,7 +246,20 @@ def bench(options: BenchOptions | None = None, on_step: OnStep = lambda _step: N
         peaks,
         tuple(Scaling(name, tuple(runs[x] for x in steps)) for name, steps in curves.items()),
         unavailable,
+        throughput,
     )
+
+
+def _throughput(
+    stereo: Stereo,
+    pair: tuple[np.ndarray, np.ndarray],
+    setting: Setting,
+    count: int,
+    on_step: OnStep,
+) -> Throughput:
+    """Files in and files out, with the first setting."""
+    options = MatchOptions(disparities=setting.disparities, iterations=setting.iterations)
+    return measure_throughput(stereo, pair, options, count, on_step)
 
 
 def _match_sampler(
@@ -287,12 +312,15 @@ def _find_peers(
             peers[settings[0]].append(torch_peer(model, backend, *pair, threads))
         except PeerUnavailableError as error:
             unavailable["torch"] = str(error)
-    if "sgbm" in names:
+    for name in (x for x in PEERS if x in names and x != "torch"):
         for setting, members in peers.items():
+            size = *pair, setting.disparities
             try:
-                members.append(sgbm_peer(*pair, setting.disparities, threads))
+                members.append(
+                    elas_peer(*size) if name == "elas" else sgbm_peer(*size, threads, name)
+                )
             except PeerUnavailableError as error:
-                unavailable["sgbm"] = str(error)
+                unavailable[name] = str(error)
     for members in peers.values():
         for peer in members:
             peer.run()

@@ -11,6 +11,7 @@ from ..charts import Bar, bar_chart
 from ..system import cpu_name, format_bytes
 from ..tables import aligned
 from .report import COMPONENTS, BenchReport, PeerComparison, Run, Scaling, Timing, paper_seconds
+from .throughput import Throughput
 
 # How time should grow; the total is a mixture.  Labels do not concern the networks.
 _EXPECTED_EXPONENTS = {
@@ -34,6 +35,8 @@ def format_report(report: BenchReport) -> str:
     if comparisons:
         blocks.append(_comparison_table(comparisons))
     blocks += report.unavailable.values()
+    if report.throughput is not None:
+        blocks.append(_throughput_table(report.throughput))
     blocks += [_scaling_table(scaling) for scaling in report.scalings]
     return "\n\n".join(blocks)
 
@@ -181,6 +184,23 @@ def _comparison_table(comparisons: Sequence[PeerComparison]) -> str:
         for label, difference in differences.items()
     ]
     return "\n".join([*aligned(rows), *notes])
+
+
+def _throughput_table(throughput: Throughput) -> str:
+    rows = [
+        [f"{_count(throughput.pairs, 'pair')}, files in and out", "a second", "p50 ms", "p99 ms"],
+        ["pairs, as infer runs many", f"{throughput.pairs_per_second:.3g}", "-", "-"],
+        [
+            "frames, as stream runs",
+            f"{throughput.frames_per_second:.3g}",
+            _ms(throughput.latency(0.5)),
+            _ms(throughput.latency(0.99)),
+        ],
+    ]
+    note = (
+        "p50, p99: latency, from when a frame was read, which may be one frame ahead, to its file"
+    )
+    return "\n".join([*aligned(rows), note])
 
 
 def _scaling_table(scaling: Scaling) -> str:
