@@ -3,9 +3,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridstereo.confidence import Cues, confidence_of, cues_of, terms_of
-from hybridstereo.confidence_weights import WEIGHTS
+from hybridstereo.confidence import (
+    CALIBRATION_KNOTS,
+    KINDS,
+    ConfidenceFit,
+    Cues,
+    confidence_of,
+    cues_of,
+    terms_of,
+)
+from hybridstereo.confidence_weights import FITS, JOINT_FIT
 from hybridstereo.crf import CrfSolution
+from hybridstereo.labels import LabelRange
+from hybridstereo.model import fingerprint, with_config
+from hybridstereo.models.zoo import available_models, load_model
+from hybridstereo.validity import validity_of
 
 
 def naive_cues(minorant, label_map, row_label_map, step):
@@ -50,6 +62,9 @@ def test_few_labels_have_no_rival(backend):
     assert (found.margin > 1).all()
 
 
+JOINT = ConfidenceFit(*JOINT_FIT)
+
+
 def example(margin=0.5, disparity=4.0, other=4.0, background=4.0):
     shape = (24, 30)
 
@@ -57,7 +72,8 @@ def example(margin=0.5, disparity=4.0, other=4.0, background=4.0):
         return np.full(shape, value, np.float32)
 
     cues = Cues(level(margin), level(0.0))
-    return level(disparity), level(other), -1, level(background), cues
+    maps = level(disparity), level(other), -1
+    return *maps, level(background), validity_of(*maps, LabelRange(0.0, 32)), cues
 
 
 def inner(confidence):
@@ -65,14 +81,41 @@ def inner(confidence):
     return float(confidence[:, 16:].mean())
 
 
-def test_every_term_has_a_weight_and_no_other():
-    assert [name for name, _ in terms_of(*example())] == list(WEIGHTS)
+def test_every_term_has_weights_and_no_other():
+    names = [name for name, _ in terms_of(*example())]
+    for fit in (JOINT, *(ConfidenceFit(*numbers) for numbers in FITS.values())):
+        assert list(fit.weights) == names
+        assert {len(x) for x in (*fit.weights.values(), fit.intercepts)} == {len(KINDS)}
+        # More evidence never counts for less.
+        assert len(fit.calibration) == len(CALIBRATION_KNOTS)
+        assert (np.diff(fit.calibration) > 0).all()
+
+
+def test_fits_are_those_of_shipped_models():
+    models = {name: load_model(name) for name in available_models()}
+    used = {name: ConfidenceFit.of(fingerprint(model)).model for name, model in models.items()}
+    # A fit whose model has changed since would never be used.
+    assert {name for name in used if used[name] == name} == {x[0] for x in FITS.values()}
+    assert used["general"] == "general"
+    assert used["census"] == "all models"
+
+
+def test_another_model_has_another_fingerprint():
+    model = load_model("general-fast")
+    before = fingerprint(model)
+    assert fingerprint(with_config(model, iterations=3, description="another")) == before
+    assert fingerprint(with_config(model, half_weight=0.0, quarter_weight=0.0)) != before
+    assert fingerprint(with_config(model, p2=model.config.p2 + 1)) != before
+    model.unary[0].weight[0, 0, 0, 0] += 1
+    assert fingerprint(model) != before
 
 
 def test_terms_are_shares():
     generator = np.random.default_rng(4)
     values = [generator.uniform(0, 20, (24, 30)).astype(np.float32) for _ in range(5)]
-    terms = list(terms_of(values[0], values[1], -1, values[2], Cues(*values[3:])))
+    maps = values[0], values[1], -1
+    validity = validity_of(*maps, LabelRange(0.0, 32))
+    terms = list(terms_of(*maps, values[2], validity, Cues(*values[3:])))
     for name, term in terms:
         assert term.dtype == np.float32, name
         assert term.shape == (24, 30), name
@@ -81,15 +124,15 @@ def test_terms_are_shares():
 
 
 def test_confidence_follows_the_evidence():
-    good = confidence_of(*example())
+    good = confidence_of(*example(), JOINT)
     assert good.dtype == np.float32
     assert good.shape == (24, 30)
     assert inner(good) > 0.9
-    unsure = confidence_of(*example(margin=0.01))
-    contradicted = confidence_of(*example(margin=0.01, other=12.0, background=9.0))
+    unsure = confidence_of(*example(margin=0.01), JOINT)
+    contradicted = confidence_of(*example(margin=0.01, other=12.0, background=9.0), JOINT)
     assert inner(contradicted) < inner(unsure) < inner(good)
     # A contradicted pixel that shows the surface behind was hidden, not mismatched.
-    guessed = confidence_of(*example(margin=0.01, other=12.0, background=4.0))
+    guessed = confidence_of(*example(margin=0.01, other=12.0, background=4.0), JOINT)
     assert inner(contradicted) < inner(guessed) < inner(good)
 
 

@@ -5,8 +5,13 @@
 
 DATA is what tools/train_models.sh reads. WORK keeps what was computed for each model and scene, so
 that a second run goes on where the first one ended; remove its files of a model that has changed.
-Fitted on validation scenes, some training scenes and generated ones; judged on the test scenes
-of tools/kept_scenes.py and generated ones, which are not fitted. Every scene counts the same.
+Fitted on the validation scenes of tools/kept_scenes.py, some training scenes and generated ones;
+judged on all test scenes and on generated ones that are not fitted. Data sets count the same, and
+so do the scenes of each.
+
+Scenes differ more than the terms can tell, so weights that suit the fitted ones are too sure of
+themselves on others. Hence the calibration: each part of the scenes is judged by weights that were
+fitted to the other parts, and what that shows corrects the evidence of the weights fitted to all.
 
 Where the truth leaves out occluded pixels (KITTI without disp_occ), those that the left-right check
 calls occluded are left out as well: the few of them that have truth are those where the check errs.
@@ -15,34 +20,43 @@ calls occluded are left out as well: the few of them that have truth are those w
 from __future__ import annotations
 
 import argparse
-import math
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
-from kept_scenes import TEST, Group, frames
+from kept_scenes import TEST, VALIDATION, Group
 from mdtable import markdown_table
 
 import hybridstereo
-from hybridstereo import LabelRange, Stereo
-from hybridstereo.confidence import KINDS, RIGHT_WITHIN, Cues, confirmed_by, terms_of
-from hybridstereo.confidence_weights import INTERCEPTS, WEIGHTS
+from hybridstereo import Stereo, confidence_weights
+from hybridstereo.confidence import (
+    CALIBRATION_KNOTS,
+    KINDS,
+    RIGHT_WITHIN,
+    ConfidenceFit,
+    Cues,
+    kinds_of,
+    terms_of,
+)
 from hybridstereo.datasets import StereoPair, open_dataset, parse_roots
 from hybridstereo.datasets.generated import generated_samples
 from hybridstereo.metrics import sparsification
+from hybridstereo.model import fingerprint
+from hybridstereo.models.zoo import load_model
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.validity import OCCLUDED
 
 WEIGHTS_FILE = Path(hybridstereo.__file__).parent / "confidence_weights.py"
-MODELS = ("general", "general-fast", "kitti", "middlebury")
+MODELS = ("general", "general-fast", "kitti", "kitti-fast", "middlebury", "middlebury-fast")
+"""Each gets a fit of its own; models that we do not know get the joint one of all."""
+
 FITTED = (
-    Group("", "middlebury", "MiddEval3", ("Adirondack", "Teddy", "ArtL", "Vintage")),
-    Group("", "middlebury", "middlebury-2005", ("Laundry",)),
-    Group("", "middlebury", "middlebury-2006", ("Midd1",)),
-    Group("", "kitti", "kitti2015", frames(5)),
-    Group("", "kitti", "kitti2015-more", frames(0)),
-    Group("", "kitti", "kitti2012", frames(67)),
+    *VALIDATION,
+    Group("", "middlebury", "MiddEval3", ("ArtL", "Recycle", "Vintage")),
+    Group("", "middlebury", "middlebury-2005", ("Laundry", "Reindeer")),
+    Group("", "middlebury", "middlebury-2006", ("Aloe", "Lampshade1", "Midd1")),
 )
 GENERATED = (
     SceneOptions(width=480, height=320, max_disparity=60),
@@ -50,9 +64,11 @@ GENERATED = (
 )
 # Seeds; training sees none of these sizes.
 GENERATED_FITTED, GENERATED_JUDGED = range(20, 27), range(12, 14)
-MOST_PIXELS = 20_000  # of a scene that are fitted
-FRAMES_JUDGED = 7  # every seventh frame of KITTI: neighbours show the same street
-FEWEST = 0.005  # of all pixels: a tenth with fewer says nothing about the calibration
+MOST_PIXELS = 2_000  # of a scene that are fitted
+RIDGE = 1e-3  # pulls weights to zero: the scenes are few
+PARTS = 6  # of the scenes, for the calibration
+LEAST_SLOPE = 0.1  # of the calibration, so that it keeps the order of the pixels
+FEWEST = 0.005  # of all pixels: a tenth with fewer is noise, and marked
 
 
 @dataclass(frozen=True)
@@ -70,18 +86,24 @@ class Measured:
     """Pixels (N,) of a scene whose truth is known; terms (N, T)."""
 
     group: str
+    name: str
     judged: bool
     terms: np.ndarray
     error: np.ndarray
     truth: np.ndarray
     peak_ratio: np.ndarray
-    confirmed: np.ndarray
+    kind: np.ndarray
 
-    def confidence(self, found: np.ndarray) -> np.ndarray:
-        """Of all pixels, with intercepts and weights (kinds, 1 + T)."""
-        kind = np.where(self.confirmed, *KINDS)
-        evidence = found[kind, 0] + (found[kind, 1:] * self.terms).sum(axis=1)
-        return 1 / (1 + np.exp(-evidence))
+    def evidence(self, found: np.ndarray) -> np.ndarray:
+        """Of all pixels, with intercepts and weights (kinds, 1 + T), before the calibration."""
+        evidence = found[self.kind, 0]
+        for term in range(self.terms.shape[1]):
+            evidence += found[self.kind, 1 + term] * self.terms[:, term]
+        return evidence
+
+    def confidence(self, found: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+        """Of all pixels."""
+        return logistic(np.interp(self.evidence(found), CALIBRATION_KNOTS, calibration))
 
     @property
     def right(self) -> np.ndarray:
@@ -110,9 +132,8 @@ def tasks(data: Path) -> Iterator[Task]:
         for group in groups:
             opened = open_dataset(group.dataset, parse_roots([str(data / group.folder)]))
             by_name = {sample.name.rpartition("/")[2]: sample for sample in opened.samples}
-            every = FRAMES_JUDGED if judged and group.dataset == "kitti" else 1
             title = "KITTI" if group.dataset == "kitti" else "Middlebury"
-            for scene in group.scenes[::every]:
+            for scene in group.scenes:
                 yield Task(title, f"{group.folder}-{scene}", judged, by_name[scene].read)
 
 
@@ -129,12 +150,10 @@ def peak_ratio(costs: np.ndarray) -> np.ndarray:
 def compute(stereo: Stereo, task: Task) -> dict[str, np.ndarray]:
     """Everything that terms, fit and judgement need of a scene; maps (H, W)."""
     pair = task.read()
-    found = stereo.find_range(pair.left, pair.right)
-    labels = found or LabelRange(0.0, pair.search_range)
     result = stereo.match(
         pair.left,
         pair.right,
-        labels=labels,
+        "auto",
         view="both",
         confidence=True,
         volumes=task.judged,
@@ -149,6 +168,7 @@ def compute(stereo: Stereo, task: Task) -> dict[str, np.ndarray]:
         "disparity": result.disparity,
         "other": result.right.disparity,
         "background": result.filled().disparity,
+        "validity": result.validity,
         **vars(result.cues),
         "truth": pair.disparity,
         "known": known,
@@ -160,16 +180,27 @@ def measured(task: Task, arrays: Mapping[str, np.ndarray]) -> Measured:
     """The terms and errors of what `compute` gave."""
     known, disparity = arrays["known"], arrays["disparity"]
     cues = Cues(*(arrays[field.name] for field in fields(Cues)))
-    terms = terms_of(disparity, arrays["other"], -1, arrays["background"], cues)
+    others = (arrays[name] for name in ("other", "background", "validity"))
+    other, background, validity = others
+    terms = terms_of(disparity, other, -1, background, validity, cues)
     return Measured(
         task.group,
+        task.name,
         task.judged,
         np.stack([term[known] for _, term in terms], axis=1),
         np.abs(disparity - arrays["truth"])[known],
         arrays["truth"][known],
         arrays["peak_ratio"],
-        confirmed_by(disparity, arrays["other"], -1)[known],
+        kinds_of(validity)[known],
     )
+
+
+def sampled(scene: Measured) -> Measured:
+    """Some of its pixels, the same in every run."""
+    count = min(MOST_PIXELS, scene.error.size)
+    chosen = np.random.default_rng(0).choice(scene.error.size, count, replace=False)
+    arrays = ("terms", "error", "truth", "kind")
+    return replace(scene, **{name: getattr(scene, name)[chosen] for name in arrays})
 
 
 def collect(data: Path, work: Path, models: Sequence[str], wanted: Callable[[Task], bool]) -> None:
@@ -196,58 +227,105 @@ def stored(data: Path, work: Path, model: str) -> list[Measured]:
         path = work / f"{model}-{task.name}.npz"
         if path.exists():
             with np.load(path) as arrays:
-                found.append(measured(task, arrays))
+                scene = measured(task, arrays)
+            found.append(scene if task.judged else sampled(scene))
     return found
 
 
-def logistic_regression(
-    terms: np.ndarray, right: np.ndarray, weight: np.ndarray, ridge: float = 1e-5
+def logistic(evidence: np.ndarray) -> np.ndarray:
+    """The probability that goes with some evidence."""
+    return 1 / (1 + np.exp(-evidence))
+
+
+def bounded_regression(
+    terms: np.ndarray, right: np.ndarray, weight: np.ndarray, start: np.ndarray, least: np.ndarray
 ) -> np.ndarray:
-    """Intercept and weights (1 + T,) by Newton's method; the ridge keeps unused terms at zero."""
-    terms = np.column_stack([np.ones(len(terms)), terms]).astype(np.float64)
+    """Logistic regression by projected Newton steps.
+
+    Parameters
+    ----------
+    terms, right, weight
+        (N, T), (N,) and (N,): what is seen of each pixel, whether it is right, how much it counts.
+    start
+        (T,), where the coefficients begin, and what a ridge pulls them to.
+    least
+        (T,), their lower bounds.
+    """
     weight = weight / weight.sum()
-    penalty = ridge * np.diag([0.0, *[1.0] * (terms.shape[1] - 1)])
-    found = np.zeros(terms.shape[1])
-    for _ in range(50):
-        probability = 1 / (1 + np.exp(-terms @ found))
-        gradient = terms.T @ (weight * (probability - right)) + penalty @ found
-        curvature = weight * probability * (1 - probability)
-        step = np.linalg.solve((terms * curvature[:, np.newaxis]).T @ terms + penalty, gradient)
-        found -= step
-        if np.abs(step).max() < 1e-6:
-            return found
+    sign = np.where(right, -1.0, 1.0)
+
+    def loss(found: np.ndarray) -> float:
+        misfit = np.logaddexp(0, sign * (terms @ found)) @ weight
+        return float(misfit + RIDGE / 2 * np.sum((found - start) ** 2))
+
+    found = np.maximum(start, least)
+    before = loss(found)
+    for _ in range(100):
+        probability = logistic(terms @ found)
+        gradient = terms.T @ (weight * (probability - right)) + RIDGE * (found - start)
+        curvature = (terms * (weight * probability * (1 - probability))[:, np.newaxis]).T @ terms
+        curvature += RIDGE * np.eye(found.size)
+        free = (found > least) | (gradient < 0)
+        step = np.zeros(found.size)
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        while (after := loss(moved := np.maximum(found - step, least))) > before:
+            step /= 2
+            if np.abs(step).max() < 1e-6:
+                return found
+        if before - after < 1e-9:
+            return moved
+        found, before = moved, after
     raise SystemExit("the regression does not converge")
 
 
+def pixel_weights(scenes: Sequence[Measured]) -> np.ndarray:
+    """(N,): every data set counts the same, every scene of it, and every pixel of a scene."""
+    of_group = {group: sum(x.group == group for x in scenes) for group in {x.group for x in scenes}}
+    parts = (np.full(x.error.size, 1 / of_group[x.group] / x.error.size) for x in scenes)
+    return np.concatenate(list(parts))
+
+
 def fit(scenes: Sequence[Measured]) -> np.ndarray:
-    """Intercepts and weights (kinds, 1 + T) from a sample of each scene's pixels."""
-    generator = np.random.default_rng(0)
-    parts = []
-    for scene in scenes:
-        count = min(MOST_PIXELS, scene.error.size)
-        chosen = generator.choice(scene.error.size, count, replace=False)
-        sample = scene.terms, scene.right, scene.confirmed
-        parts.append((*(values[chosen] for values in sample), np.full(count, 1 / count)))
-    terms, right, confirmed, weight = map(np.concatenate, zip(*parts, strict=True))
-    return np.stack([monotone_fit(terms[x], right[x], weight[x]) for x in (confirmed, ~confirmed)])
+    """Intercepts and weights (kinds, 1 + T) of which none counts against its meaning."""
+    terms = np.concatenate([x.terms for x in scenes]).astype(np.float64)
+    right, kind = (np.concatenate([getattr(x, name) for x in scenes]) for name in ("right", "kind"))
+    weight = pixel_weights(scenes)
+    # Terms are turned so that none may count against its sign; those without one may.
+    signs = np.array([_sign(name) for name in term_names()])
+    turned = np.column_stack([np.ones(len(terms)), terms * np.where(signs < 0, -1, 1)])
+    least = np.where(np.concatenate([[0], signs]) == 0, -np.inf, 0.0)
+    found = []
+    for number in range(len(KINDS)):
+        inside = kind == number
+        coefficients = bounded_regression(
+            turned[inside], right[inside], weight[inside], np.zeros(least.size), least
+        )
+        found.append(coefficients * np.concatenate([[1], np.where(signs < 0, -1, 1)]))
+    return np.stack(found)
 
 
-def monotone_fit(terms: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Intercept and weights (1 + T,) of which none counts against its meaning.
-
-    More evidence of one kind never counts the other way: terms that would be used so, to correct
-    others, are left out one by one.
-    """
-    names = term_names()
-    used = [term for term in range(len(names)) if np.ptp(terms[:, term]) > 0]
-    while True:
-        found = logistic_regression(terms[:, used], right, weight)
-        expected = found[1:] * [_sign(names[term]) for term in used]
-        if expected.min() >= 0:
-            complete = np.zeros(1 + len(names))
-            complete[[0, *(1 + term for term in used)]] = found
-            return complete
-        del used[int(expected.argmin())]
+def calibrate(scenes: Sequence[Measured]) -> np.ndarray:
+    """What the evidence at `CALIBRATION_KNOTS` amounts to on scenes that were not fitted."""
+    names = sorted({scene.name for scene in scenes})
+    part = {name: number % PARTS for number, name in enumerate(names)}
+    evidence = [np.zeros(0)] * len(scenes)
+    for number in range(PARTS):
+        found = fit([scene for scene in scenes if part[scene.name] != number])
+        for place, scene in enumerate(scenes):
+            if part[scene.name] == number:
+                evidence[place] = scene.evidence(found)
+    knots = np.array(CALIBRATION_KNOTS, np.float64)
+    steps = np.diff(knots)
+    # How far the evidence has come within each piece; the coefficients are how much that counts.
+    shares = np.clip((np.concatenate(evidence)[:, np.newaxis] - knots[:-1]) / steps, 0, 1)
+    found = bounded_regression(
+        np.column_stack([np.ones(len(shares)), shares]),
+        np.concatenate([scene.right for scene in scenes]),
+        pixel_weights(scenes),
+        np.concatenate([knots[:1], steps]),
+        np.concatenate([[-np.inf], LEAST_SLOPE * steps]),
+    )
+    return np.cumsum(found)
 
 
 def _sign(name: str) -> int:
@@ -263,43 +341,79 @@ def _sign(name: str) -> int:
 def term_names() -> list[str]:
     """The names of the terms, in their order."""
     blank = np.zeros((2, 2), np.float32)
-    return [name for name, _ in terms_of(blank, blank, -1, blank, Cues(blank, blank))]
+    return [name for name, _ in terms_of(blank, blank, -1, blank, blank, Cues(blank, blank))]
 
 
-def write_weights(found: np.ndarray, models: Sequence[str], scenes: int) -> None:
-    """Store the weights as the module that `hybridstereo.confidence` imports."""
-    rounded = np.round(found, 4).tolist()
-    table = "".join(
-        f'    "{name}": {weights},\n'
-        for name, weights in zip(["", *term_names()], zip(*rounded, strict=True), strict=True)
-        if name
-    )
+def fit_in_words(scenes: Sequence[Measured], described: str) -> str:
+    """The arguments of a `ConfidenceFit`, as source text."""
+    found, calibration = np.round(fit(scenes), 4) + 0.0, np.round(calibrate(scenes), 3)  # no -0
+    rows = zip(["", *term_names()], found.T.tolist(), strict=True)
+    table = "".join(f'        "{name}": {tuple(row)},\n' for name, row in rows if name)
+    intercepts, steps = tuple(found[:, 0].tolist()), tuple(calibration.tolist())
+    return f'(\n    "{described}",\n    {intercepts},\n    {{\n{table}    }},\n    {steps},\n)'
+
+
+def write_fits(scenes_of: Mapping[str, Sequence[Measured]]) -> None:
+    """Store all fits as the module that `hybridstereo.confidence` imports.
+
+    Fits of models that are not given stay as they are, and so does the joint one unless all are.
+    """
+    fitted = {
+        model: [scene for scene in scenes if not scene.judged]
+        for model, scenes in scenes_of.items()
+    }
+    joint = repr(confidence_weights.JOINT_FIT)
+    if set(MODELS) <= fitted.keys():
+        joint = fit_in_words([x for scenes in fitted.values() for x in scenes], "all models")
+    fits = {key: repr(x) for key, x in confidence_weights.FITS.items() if x[0] not in fitted}
+    for model, scenes in fitted.items():
+        fits[fingerprint(load_model(model))] = fit_in_words(scenes, model)
+    own = "".join(f'FITS["{key}"] = {fit}\n\n' for key, fit in fits.items())
     WEIGHTS_FILE.write_text(
         '"""Weights of `hybridstereo.confidence`, written by ``tools/fit_confidence.py``.\n\n'
-        "Two each: for pixels that the other view confirms, and for those that it does not.\n"
-        f"Fitted to {scenes} maps of {', '.join(models)}.\n"
-        '"""\n\n'
-        f"INTERCEPTS = {tuple(row[0] for row in rounded)}\n\nWEIGHTS = {{\n{table}}}\n"
-        '"""By the names of the terms, in their order."""\n'
+        "What they mean says `hybridstereo.confidence.ConfidenceFit`.\n"
+        '"""\n\nfrom __future__ import annotations\n\n'
+        "from typing import Any\n\n"
+        f"JOINT_FIT = {joint}\n"
+        '"""For models that have none of their own."""\n\n'
+        "FITS: dict[str, tuple[Any, ...]] = {}\n"
+        '"""By the fingerprints of models (`hybridstereo.model.fingerprint`)."""\n\n'
+        f"{own}"
     )
 
 
-def tenths(confidence: np.ndarray, right: np.ndarray) -> list[float]:
+def stored_fit(model: str) -> tuple[np.ndarray, np.ndarray]:
+    """Intercepts and weights (kinds, 1 + T), and the calibration, that a model uses."""
+    used = ConfidenceFit.of(fingerprint(load_model(model)))
+    return np.column_stack([used.intercepts, *used.weights.values()]), np.array(used.calibration)
+
+
+def tenths(confidence: np.ndarray, right: np.ndarray) -> str:
     """For each tenth of the confidence, points between the share that is right and its mean.
 
-    NaN where there are too few pixels.
+    A star marks those with too few pixels to mean anything.
     """
     place = np.minimum((10 * confidence).astype(int), 9)
     found = []
     for tenth in range(10):
         inside = place == tenth
-        enough = inside.mean() >= FEWEST
-        points = 100 * (right[inside].mean() - confidence[inside].mean()) if enough else math.nan
-        found.append(points)
-    return found
+        if not inside.any():
+            found.append(".")
+            continue
+        points = 100 * (right[inside].mean() - confidence[inside].mean())
+        found.append(f"{points:+.1f}" + ("" if inside.mean() >= FEWEST else "*"))
+    return " ".join(found)
 
 
-def judge(model: str, scenes: Sequence[Measured], found: np.ndarray) -> list[list[str]]:
+def shares(confidence: np.ndarray) -> str:
+    """Percent of the pixels in each tenth of the confidence."""
+    place = np.minimum((10 * confidence).astype(int), 9)
+    return " ".join(f"{100 * np.mean(place == tenth):.1f}" for tenth in range(10))
+
+
+def judge(
+    model: str, scenes: Sequence[Measured], found: np.ndarray, calibration: np.ndarray
+) -> list[list[str]]:
     """A line for each group of scenes, and one for all."""
     rows = []
     groups = dict.fromkeys(scene.group for scene in scenes)
@@ -308,7 +422,7 @@ def judge(model: str, scenes: Sequence[Measured], found: np.ndarray) -> list[lis
         for scene in scenes:
             if title not in (scene.group, "all"):
                 continue
-            confidence = scene.confidence(found)
+            confidence = scene.confidence(found, calibration)
             confidences.append(confidence)
             rights.append(scene.right)
             area, naive = (
@@ -316,7 +430,7 @@ def judge(model: str, scenes: Sequence[Measured], found: np.ndarray) -> list[lis
             )
             areas.append((100 * scene.bad.mean(), area, naive))
         random, area, naive = np.mean(areas, axis=0)
-        points = tenths(np.concatenate(confidences), np.concatenate(rights))
+        confidence = np.concatenate(confidences)
         rows.append(
             [
                 model,
@@ -327,7 +441,8 @@ def judge(model: str, scenes: Sequence[Measured], found: np.ndarray) -> list[lis
                 f"{area:.2f}",
                 f"{100 - 100 * area / random:.0f} %",
                 f"{100 - 100 * area / naive:.0f} %",
-                " ".join("." if math.isnan(x) else f"{x:+.0f}" for x in points),
+                tenths(confidence, np.concatenate(rights)),
+                shares(confidence),
             ]
         )
     return rows
@@ -342,25 +457,18 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS), help="which to take, with commas")
     arguments = parser.parse_args()
     data, work, models = arguments.data, arguments.work, arguments.models.split(",")
-    if list(WEIGHTS) != term_names():  # the terms have changed, and there are no weights yet
-        if arguments.judge:
-            parser.error("the stored weights are not those of the terms: fit them first")
-        WEIGHTS.clear()
-        WEIGHTS.update(dict.fromkeys(term_names(), (0.0, 0.0)))
     collect(data, work, models, lambda task: task.judged or not arguments.judge)
     scenes_of = {model: stored(data, work, model) for model in models}
-    found = np.column_stack([INTERCEPTS, *WEIGHTS.values()])
     if not arguments.judge:
-        every = [scene for scenes in scenes_of.values() for scene in scenes]
-        fitted = [scene for scene in every if not scene.judged]
-        found = fit(fitted)
-        write_weights(found, models, len(fitted))
+        write_fits(scenes_of)
+        importlib.reload(confidence_weights)
     header = ["model", "scenes", "maps", "error (= random)", "peak ratio", "area"]
     header += ["below random", "below peak ratio", "right - confidence, points per tenth"]
+    header += ["% of the pixels in each tenth"]
     rows = [
         row
         for model, scenes in scenes_of.items()
-        for row in judge(model, [scene for scene in scenes if scene.judged], found)
+        for row in judge(model, [scene for scene in scenes if scene.judged], *stored_fit(model))
     ]
     print(markdown_table(header, rows))
 

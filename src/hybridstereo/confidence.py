@@ -8,29 +8,59 @@ means off by at most `RIGHT_WITHIN` pixels.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from .confidence_weights import INTERCEPTS, WEIGHTS
+from . import confidence_weights
 from .crf import CrfSolution
 from .disparity import join_tiles
 from .kernels import Backend
 from .opencv import cv2
-from .validity import TOLERANCE, view_difference
+from .validity import GOOD, INVALID, OCCLUDED, TOLERANCE, view_difference
 
 RIGHT_WITHIN = 2.0
 """Pixels: a disparity that is off by more is wrong."""
 
-KINDS = (0, 1)
-"""Of pixels: confirmed by the other view, and not; the weights of either stand in this order."""
+KINDS = (GOOD, OCCLUDED, INVALID)
+"""Of pixels, as `hybridstereo.validity` tells them apart; weights stand in this order."""
+
+CALIBRATION_KNOTS = (-6, -3, -2.2, -1.4, -0.8, -0.4, 0, 0.4, 0.8, 1.4, 2.2, 3, 4.5, 7, 12)
+"""Evidence between which the calibration is a straight line."""
 
 _BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
 # Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
 _RADII = (8, 48)
 _JUMP = 2.0  # pixels between neighbours on different surfaces
 _NO_RIVAL = 10.0  # the margin where all labels are neighbours; more than any real one
+
+
+@dataclass(frozen=True)
+class ConfidenceFit:
+    """Numbers that ``tools/fit_confidence.py`` found.
+
+    Attributes
+    ----------
+    model
+        What they were fitted to.
+    intercepts
+        For each of `KINDS`.
+    weights
+        By the names of the terms, for each of `KINDS`.
+    calibration
+        What the evidence at `CALIBRATION_KNOTS` amounts to on scenes that were not fitted.
+    """
+
+    model: str
+    intercepts: tuple[float, ...]
+    weights: Mapping[str, tuple[float, ...]]
+    calibration: tuple[float, ...]
+
+    @classmethod
+    def of(cls, fingerprint: str) -> ConfidenceFit:
+        """That of a shipped model, by the fingerprint of its networks; else the joint one."""
+        return cls(*confidence_weights.FITS.get(fingerprint, confidence_weights.JOINT_FIT))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +116,19 @@ def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
 
 
 def confidence_of(
-    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
+    disparity: np.ndarray,
+    other: np.ndarray,
+    direction: int,
+    background: np.ndarray,
+    validity: np.ndarray,
+    cues: Cues,
+    fit: ConfidenceFit,
 ) -> np.ndarray:
     """The probability that each pixel is right, float32 (H, W) in [0, 1].
 
-    Logistic regression: ``1 / (1 + exp(-(w0 + sum_i w_i t_i)))`` over the terms t of `terms_of`,
-    with the weights that ``tools/fit_confidence.py`` found; others for pixels that the other view
-    confirms than for those that it does not.
+    Logistic regression over the terms t of `terms_of`, with weights of their own for each of
+    `KINDS`, and a calibration c of piecewise straight lines that never falls:
+    ``1 / (1 + exp(-c(w0 + sum_i w_i t_i)))``.
 
     Parameters
     ----------
@@ -101,23 +137,33 @@ def confidence_of(
     background
         The map as `hybridstereo.filling` fills it.  What only one view sees was not matched but
         guessed; where the CRF guessed the surface behind, it is mostly right.
+    validity
+        Of the map, as `hybridstereo.validity.validity_of` gives it.
     cues
         Of the view.
+    fit
+        Weights and calibration.
     """
-    confirmed = confirmed_by(disparity, other, direction)
-    evidence = np.where(confirmed, *(np.float32(INTERCEPTS[kind]) for kind in KINDS))
-    for name, term in terms_of(disparity, other, direction, background, cues):
-        evidence += term * np.where(confirmed, *(np.float32(WEIGHTS[name][kind]) for kind in KINDS))
-    return 1 / (1 + np.exp(-evidence))
+    kinds = kinds_of(validity)
+    evidence = np.take(np.array(fit.intercepts, np.float32), kinds)
+    for name, term in terms_of(disparity, other, direction, background, validity, cues):
+        evidence += term * np.take(np.array(fit.weights[name], np.float32), kinds)
+    counting = np.interp(evidence, CALIBRATION_KNOTS, fit.calibration)
+    return (1 / (1 + np.exp(-counting))).astype(np.float32)
 
 
-def confirmed_by(disparity: np.ndarray, other: np.ndarray, direction: int) -> np.ndarray:
-    """Where the other view confirms a map, bool (H, W); arguments as for `confidence_of`."""
-    return np.abs(view_difference(disparity, other, direction)) <= TOLERANCE
+def kinds_of(validity: np.ndarray) -> np.ndarray:
+    """The place of each pixel's kind in `KINDS`."""
+    return np.select([validity == kind for kind in KINDS], list(range(len(KINDS))))
 
 
 def terms_of(
-    disparity: np.ndarray, other: np.ndarray, direction: int, background: np.ndarray, cues: Cues
+    disparity: np.ndarray,
+    other: np.ndarray,
+    direction: int,
+    background: np.ndarray,
+    validity: np.ndarray,
+    cues: Cues,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """The terms of the regression one after the other, with their names; float32 (H, W) each.
 
@@ -126,15 +172,15 @@ def terms_of(
     """
     yield from _ramps("margin", cues.margin, (0, 0.02, 0.05, 0.1, 0.2, 0.4, 1))
     difference = view_difference(disparity, other, direction)
-    contradicts = np.abs(difference) > TOLERANCE
-    yield from _ramps("views differ", np.abs(difference), (0, TOLERANCE))
     outside = np.isinf(difference)
+    apart = np.where(outside, 0, np.abs(difference))
+    yield from _ramps("views differ", apart, (0, TOLERANCE, 3, 10, 30))
     nearer = ~outside & (difference > TOLERANCE)
     yield "the other view sees something nearer", nearer.astype(np.float32)
-    yield "the other view sees something farther", (difference < -TOLERANCE).astype(np.float32)
     yield "outside the other view", outside.astype(np.float32)
+    contradicts = validity != GOOD
     guess = np.where(contradicts, np.abs(background - disparity), 0)
-    yield from _ramps("not the background", guess, (0, 1, 3))
+    yield from _ramps("not the background", guess, (0, 1, 3, 10))
     row_contradicts = cues.row_difference > TOLERANCE
     yield "rows and columns contradict", row_contradicts.astype(np.float32)
     for radius in _RADII:
@@ -145,9 +191,11 @@ def terms_of(
         )
         spread = _spread_around(disparity, radius)
         yield from _ramps(f"disparities vary within {radius} px", spread, (0, 1, 4))
-    around = _mean_around(np.minimum(cues.margin, 1), _RADII[0])
-    yield from _ramps(f"margin within {_RADII[0]} px", around, (0, 0.05, 0.15, 0.4))
+        around = _mean_around(np.minimum(cues.margin, 1), radius)
+        yield from _ramps(f"margin within {radius} px", around, (0, 0.05, 0.15, 0.4))
     yield from _ramps("distance to a depth edge", _edge_distance(disparity), (0, 2, 10))
+    yield from _ramps("distance to a contradiction", _distance_to(contradicts), (0, 2, 5, 15))
+    yield from _ramps("far from any confirmation", _distance_to(~contradicts), (0, 3, 10, 40))
 
 
 def _ramps(
@@ -180,4 +228,9 @@ def _edge_distance(disparity: np.ndarray) -> np.ndarray:
         none = ((0, 1), (0, 0)) if axis == 0 else ((0, 0), (0, 1))
         before = np.pad(jumps, none)
         at_edge |= before | np.roll(before, 1, axis=axis)
-    return cv2.distanceTransform((~at_edge).astype(np.uint8), cv2.DIST_L2, 3)
+    return _distance_to(at_edge)
+
+
+def _distance_to(mask: np.ndarray) -> np.ndarray:
+    """Pixels to the nearest one of a mask, which is more than the image has if there is none."""
+    return cv2.distanceTransform((~mask).astype(np.uint8), cv2.DIST_L2, 3)
