@@ -275,11 +275,8 @@ def upsampled(coarse: Array, shape: tuple[int, int, int]) -> Array:
     return interpolated(coarse, np.arange(shape[2]) / 2, 2)
 
 
-def unary_cost(s: Array, unseen: float = 0.0) -> Array:
-    """With so many further labels, each as likely as those but the best are in the mean."""
-    p = softmax(s)
-    others = 1 - p.max(axis=-1, keepdims=True)
-    return -p / (1 + unseen * others / max(p.shape[-1] - 1, 1))
+def unary_cost(s: Array) -> Array:
+    return -softmax(s)
 
 
 @in_float64

@@ -29,7 +29,7 @@ LAYERS = (
     {"errors"},
     {"limits"},
     {"io", "labels", "metrics", "charts", "tables", "opencv", "rectification"},
-    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "scalebar"},
+    {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "scalebar", "engines"},
     {"rig", "display"},
     {"rectified_files", "depth"},
     {
@@ -51,7 +51,7 @@ LAYERS = (
     {"pipeline"},
     {"scout"},
     {"stereo"},
-    {"sequence", "opencv_matcher"},
+    {"sequence", "opencv_matcher", "warmup"},
     {"evaluation", "bench", "batch", "streams"},
     {"training"},  # validates by the rules of the evaluation
     {"cli"},
@@ -72,7 +72,8 @@ LEAVES = {
 
 # The same inside kernels/, where the twins stand on the helpers of their engine.
 KERNEL_LAYERS = (
-    {"constants", "label_positions", "penalty", "backend", "diskcache"},
+    {"constants", "label_positions", "penalty", "backend", "claims"},
+    {"diskcache"},
     {"cpu", "cuda"},
     {f"{stem}_{engine}" for stem in FAMILIES for engine in ("cpu", "cuda")},
     {"__init__"},
@@ -253,6 +254,24 @@ def test_only_one_module_imports_opencv():
     assert importers == {"hybridstereo.opencv"}
 
 
+@pytest.mark.parametrize(
+    ("package", "module"),
+    [
+        ("distributed", "engines.dask_workers"),
+        ("dask", "engines.dask_workers"),
+        ("mpi4py", "engines.mpi"),
+    ],
+)
+def test_each_engine_is_imported_by_one_module(package, module):
+    """It says which extra to install where that fails; nobody else needs the extra."""
+    importers = {
+        importer
+        for _, importer, names in imports_by_file()
+        if any(name.split(".")[0] == package for name in names)
+    }
+    assert importers == {f"hybridstereo.{module}"}
+
+
 def test_only_cudalib_imports_cuda():
     importers = {
         module
@@ -266,6 +285,9 @@ def test_only_cudalib_imports_cuda():
 
 UNPICKLERS = {"hybridstereo.kernels.diskcache": "compiled kernels, from a folder of ours alone"}
 """Modules that unpickle, and what."""
+
+STARTERS = {"hybridstereo.warmup": "the Python that runs us, with our own code, to compile kernels"}
+"""Modules that start programs, and which; tests/test_warmup.py has what they are given."""
 
 PROGRAM_STARTERS = {"subprocess", "multiprocessing", "runpy", "code"}
 UNPICKLING = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "yaml"}
@@ -299,7 +321,8 @@ def test_only_the_cache_of_kernels_is_unpickled():
 
 def test_no_file_is_executed():
     for path, module, names in imports_by_file():
-        assert not {name.split(".")[0] for name in names} & PROGRAM_STARTERS, module
+        starts = {name.split(".")[0] for name in names} & PROGRAM_STARTERS
+        assert not starts or module in STARTERS, module
         assert not runs_text(parsed(path)), module
 
 
@@ -330,7 +353,7 @@ NAMESAKES = {
     ("kernels.cpu.direct", "kernels.cpu.winograd"): (
         {
             "convolve_rows", "empty_sums", "gradient_rows", "kernels_from_sums", "prepare",
-            "scratch", "tile_at", "whole_rows",
+            "scratch", "tile_side",
         },
         "two ways to convolve with one interface",
     ),
@@ -505,6 +528,9 @@ def test_talking_is_found(code, talks, flags):
     assert (prints(tree), names_flags(tree)) == (talks, flags)
 
 
+OPTIONAL = {"hybridstereo.engines.dask_workers", "hybridstereo.engines.mpi"}
+"""What needs an extra; importing the second one starts MPI."""
+
 # --- nothing happens too early ------------------------------------------------------------------
 
 
@@ -518,7 +544,7 @@ def run_python(code: str) -> str:
 
 def test_help_loads_nothing_heavy():
     """What keeps `hstereo --help` fast on any machine; the seconds themselves are not timed."""
-    heavy = "numpy", "numba", "cv2", "h5py", "llvmlite", "threadpoolctl"
+    heavy = "numpy", "numba", "cv2", "h5py", "llvmlite", "threadpoolctl", "distributed", "mpi4py"
     code = f"""
 import sys
 from hybridstereo.cli import cli
@@ -534,6 +560,7 @@ print([name for name in {heavy} if name in sys.modules])
 
 def test_nothing_is_compiled_at_import():
     modules = [module_of(path).removesuffix(".__init__") for path in python_files()]
+    modules = [name for name in modules if name not in OPTIONAL]
     code = f"""
 from importlib import import_module
 from numba.core import event

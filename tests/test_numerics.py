@@ -88,8 +88,8 @@ def test_nan_of_the_edges_is_theirs(rng):
 
 
 def test_nan_of_the_correlation_is_its_own(rng):
-    def broken(left, right, disparities, unseen=0.0):
-        costs = kernels.select("cpu").correlation_forward(left, right, disparities, unseen)
+    def broken(left, right, disparities):
+        costs = kernels.select("cpu").correlation_forward(left, right, disparities)
         costs[3, 4] = np.nan
         return costs
 
@@ -143,8 +143,8 @@ def test_chains_beyond_32_bit_indices(rng):
         scratch = scratch_arrays(width, labels, np.float32)
         begin = rows - 2
         move_minorants(
-            f, f, out, weights, winners, begin, rows, width, width, 1, *penalties, True,
-            *scratch, optima,
+            f, f, out, weights, winners, begin, rows, width, width, 1, *penalties,
+            np.float32(0), True, *scratch, optima,
         )  # fmt: skip
 
     sweep(f, out, weights, winners, optima, height)

@@ -65,7 +65,7 @@ def test_an_unrelated_frame_starts_cold(stereo, pairs, rng):
     options = {"disparities": DISPARITIES, "iterations": 2}
     _, last = matched(stereo, [(other, other), pairs[0]], warm_start=True, **options)
     alone = stereo.match(*pairs[0], **options)
-    np.testing.assert_allclose(last.disparity, alone.disparity, atol=1e-4)
+    np.testing.assert_allclose(last.disparity, alone.disparity, atol=1e-3)
     assert last.bounds[-1] == pytest.approx(alone.bounds[-1], rel=1e-6)
 
 

@@ -10,6 +10,7 @@ from support.misaligned import lowered
 from support.networks import as_pairs, stereo_model
 
 import hybridstereo as hs
+from hybridstereo.crf import WarmStart
 from hybridstereo.errors import DeviceError
 from hybridstereo.io.images import read_image
 from hybridstereo.kernels.cuda import cudalib
@@ -386,3 +387,59 @@ def test_check_finds_views_of_two_scenes(sample, rng):
     left = read_image(sample / "left.png")
     noise = rng.random(left.shape, np.float32)
     assert [x.code for x in Stereo("census", device="cpu").check(left, noise)] == ["unrelated"]
+
+
+# --- half precision ---------------------------------------------------------------------------
+
+
+def test_half_precision_gives_nearly_the_same_map(sample_crop):
+    stereo = Stereo("census", device="cpu")
+    given = {"labels": LabelRange(0, 20), "confidence": True, "volumes": True}
+    single = stereo.match(*sample_crop, **given)
+    half = stereo.match(*sample_crop, **given, precision="half")
+    assert (single.precision, half.precision) == ("single", "half")
+    assert (np.abs(half.disparity - single.disparity) < 0.05).mean() > 0.98
+    assert np.abs(half.confidence - single.confidence).mean() < 0.02
+    assert half.energy == pytest.approx(single.energy, rel=1e-3)
+    assert half.bounds[-1] == pytest.approx(single.bounds[-1], rel=1e-3)
+    assert half.bounds[-1] <= half.energy
+    np.testing.assert_array_equal(half.costs, single.costs)
+    above = single.minorant - single.minorant.min(axis=2, keepdims=True)
+    assert np.median(np.abs(half.minorant - above)) < 1e-3
+
+
+def test_half_precision_leaves_the_costs_of_the_caller_alone(rng):
+    costs = rng.random((8, 9, 5)).astype(np.float32)
+    before = costs.copy()
+    stereo = Stereo("census", device="cpu")
+    half = stereo.optimise(costs, np.zeros((8, 9), np.uint8), precision="half")
+    np.testing.assert_array_equal(costs, before)
+    single = stereo.optimise(costs, np.zeros((8, 9), np.uint8))
+    assert half.energy == pytest.approx(single.energy, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "double"}, "There is no precision 'double'"),
+        ({"precision": "half", "method": "argmax"}, "is about the CRF"),
+        ({"precision": "half", "warm": WarmStart()}, "A warm start needs"),
+    ],
+)
+def test_half_precision_is_refused_where_there_is_none(rng, options, message):
+    with pytest.raises(hs.StereoError, match=message):
+        Stereo("census", device="cpu").match(*images(rng), labels=LABELS, **options)
+
+
+def test_costs_that_are_not_finite_are_told_in_half_precision(rng, monkeypatch):
+    stereo = Stereo("census", device="cpu")
+    costs_of = stereo.backend.correlation_forward
+
+    def spoilt(*arguments, **named):
+        costs = costs_of(*arguments, **named)
+        costs[3, 4] = np.nan
+        return costs
+
+    monkeypatch.setattr(stereo.backend, "correlation_forward", spoilt)
+    with pytest.raises(hs.StereoError, match="The correlation gave costs"):
+        stereo.match(*images(rng), labels=LABELS, precision="half")

@@ -170,7 +170,7 @@ def test_memory_that_is_given_is_kept_to(pair):
     height, width, _ = pair[0].shape
     needed = inference_memory(stereo.model, height, width, 16)
     assert stereo.match(*pair, 16, max_memory=2 * in_use + 2 * needed).tiles == 1
-    with pytest.raises(OutOfMemoryError):
+    with pytest.raises(OutOfMemoryError, match=r"that the program holds.*more `max_memory`"):
         stereo.match(*pair, 16, max_memory=in_use // 2)
 
 

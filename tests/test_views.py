@@ -56,6 +56,20 @@ def test_right_view_is_a_left_one_with_mirrored_labels(backend, rng, labels, pyr
     assert alone.right is None
 
 
+def test_confidence_on_any_device(backend, rng):
+    left = rng.random((9, 14, 3)).astype(np.float32)
+    right = np.roll(left, -2, axis=1)
+    model = stereo_model(rng, "contrast")
+    expected, found = (
+        Stereo(model, device).match(left, right, 6, view="both", confidence=True)
+        for device in ("cpu", backend)
+    )
+    for one, other in ((expected, found), (expected.right, found.right)):
+        np.testing.assert_array_equal(one.validity, other.validity)
+        np.testing.assert_allclose(one.cues.margin, other.cues.margin, atol=1e-5)
+        np.testing.assert_allclose(one.confidence, other.confidence, atol=1e-4)
+
+
 def test_both_views_are_right(everything, scene):
     for result, truth in (
         (everything, scene.disparity),

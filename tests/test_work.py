@@ -33,6 +33,24 @@ def test_every_stage_of_a_map_has_a_share(stereo, rng, method):
     assert work.keys() == result.seconds.keys() - {"refinement"}
 
 
+def test_each_view_has_its_share(stereo, rng):
+    left, right = (rng.random((40, 60, 3), np.float32) for _ in range(2))
+    told, stages = [], []
+    stereo.match(
+        *(left, right, 8),
+        view="both",
+        on_stage=stages.append,
+        on_progress=lambda *share: told.append(share),
+    )
+    begun, ended = np.array(told).T
+    solving = [place for place, name in enumerate(stages) if name == "crf"]
+    first, second = (ended - begun)[solving]
+    assert first == pytest.approx(second)
+    assert first > 0
+    assert ended[-1] == pytest.approx(1)
+    assert ended[solving[0]] < 1 - first / 2
+
+
 def test_tiles_have_shares_of_their_own():
     model = load_model("general")
     tiles = plan_tiles(400, 300, (200, 300), LabelRange(0.0, 8), model)
@@ -54,6 +72,6 @@ def test_tiles_have_shares_of_their_own():
 
 
 def test_more_labels_are_more_work_for_correlation_and_crf_only():
-    model = load_model("general-fast")
+    model = load_model("middlebury-fast")  # has no pyramid
     few, many = (stage_work(model, whole(40, 60)[0], count) for count in (8, 16))
     assert {name for name in few if many[name] > few[name]} == {"correlation", "crf"}

@@ -11,18 +11,9 @@ def correlation_forward(
     left_features: Array,
     right_features: Array,
     label_range: LabelRange,
-    like: float = 0.0,
 ) -> Array:
-    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0].
-
-    ``like``: fewer labels get the costs that they would have among so many (docs/model.md 4).
-    """
-    return backend.correlation_forward(
-        left_features,
-        right_features,
-        label_range.disparities,
-        unseen=max(like - label_range.count, 0.0),
-    )
+    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0]."""
+    return backend.correlation_forward(left_features, right_features, label_range.disparities)
 
 
 def softmax_backward(backend: Backend, costs: Array, dcosts: Array) -> Array:

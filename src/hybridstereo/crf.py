@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .edges import EdgeWeights
-from .kernels import Array, Backend
+from .kernels import Array, Backend, fixed_point_problem
 from .labels import LabelRange
 
 
@@ -109,6 +109,43 @@ def solve(
         costs=working,
     )
     return CrfSolution(backend.read_out(minorant), minorant, bounds, rows)
+
+
+class HalfPrecisionCrf:
+    """A CRF whose costs are rounded to 16 bits (docs/model.md 6.9); on the CPU.
+
+    Parameters
+    ----------
+    costs
+        float32 (H, W, K); their memory is taken over, so that they are lost.
+    edges, penalties
+        As for `solve`.
+    """
+
+    def __init__(self, costs: Array, edges: EdgeWeights, penalties: Penalties) -> None:
+        self._problem = fixed_point_problem(
+            costs, wx=edges.wx, wy=edges.wy, p1=penalties.p1, p2=penalties.p2
+        )
+
+    @property
+    def lowest_costs(self) -> np.ndarray:
+        """(H,), of the pixels of each row, summed up: finite numbers, if all costs were."""
+        return self._problem.row_minima
+
+    def solve(self, iterations: int, with_rows: bool = False) -> CrfSolution:
+        """As the function `solve`; the minorant reads like an array, in slices of rows."""
+        shape = self._problem.costs.shape
+        rows = np.empty(shape[:2], np.int32) if with_rows else None
+        bounds = self._problem.solve(iterations, rows)
+        return CrfSolution(self._problem.read_out(), self._problem.minorant, bounds, rows)
+
+    def energy(self, label_map: np.ndarray) -> float:
+        """Energy of a labelling with the rounded costs."""
+        return float(self._problem.energy(label_map))
+
+    def refine(self, label_map: np.ndarray, step: float) -> np.ndarray:
+        """Sub-label offsets (H, W) in pixels (docs/model.md 7)."""
+        return self._problem.refine(label_map, step)
 
 
 def total_cost(backend: Backend, costs: Array, label_map: Array) -> float:

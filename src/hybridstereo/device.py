@@ -25,6 +25,22 @@ def open_backend(device: str) -> Backend:
         raise DeviceError(f"CUDA cannot be used: {error.reason}", error.fix) from error
 
 
+def device_of_process(device: str, index: int, processes: int) -> str:
+    """The device of one of several processes on a machine: each gets a GPU of its own, in turn.
+
+    Parameters
+    ----------
+    device
+        As for `open_backend`; one that is named by its number stays, for all of them.
+    index, processes
+        Which process of the machine, counted from 0, and how many there are.
+    """
+    if processes == 1 or device not in ("auto", "cuda"):
+        return device
+    gpus = kernels.gpu_count()
+    return f"cuda:{index % gpus}" if gpus else device
+
+
 def checked_threads(threads: int | None) -> int | None:
     """A number of CPU threads, if there can be so many; None stands for Numba's setting.
 

@@ -9,8 +9,8 @@ from .errors import OutputError
 from .kernels.diskcache import (
     FOLDER_VARIABLE,
     cache_folder,
+    heard_when_compiling,
     kept_kernels,
-    listen_to_compiling,
     remove_kernels,
     why_not_private,
 )
@@ -46,22 +46,18 @@ def explain_no_cache() -> str:
 @contextmanager
 def tell_compiling(tell: Callable[[str], None]) -> Iterator[None]:
     """Until the block ends, tell once that kernels are being compiled; see docs/performance.md."""
+    told = False
 
     def on_compiling() -> None:
-        listen_to_compiling(None)
-        place = cache_folder()
-        if place.root is None or place.folder is None:  # which `explain_no_cache` has explained
-            tell("compiling kernels (about 15 s)")
-        elif any(path.parent == place.folder for path in kept_kernels(place.root)):
-            tell("compiling kernels (once, a few seconds)")
-        else:
-            tell("compiling kernels (once, about 15 s)")
+        nonlocal told
+        if told:
+            return
+        told = True
+        kept = cache_folder().folder is not None  # else `explain_no_cache` has said so
+        tell(f"compiling kernels ({'once, ' if kept else ''}a few seconds)")
 
-    listen_to_compiling(on_compiling)
-    try:
+    with heard_when_compiling(on_compiling):
         yield
-    finally:
-        listen_to_compiling(None)
 
 
 def clear_cache() -> int:

@@ -143,6 +143,8 @@ RATE = Limits(0, 1000, above=True)
 
 COUNT = Limits(1, 10**9, whole=True)
 """Things that are done or kept one after the other: steps, scenes, pairs."""
+WORKERS = Limits(1, 1024, whole=True)
+"""Processes on one machine."""
 REPEATS = Limits(1, 1000, whole=True)
 THREADS = Limits(1, 10**6, whole=True)
 SEED = Limits(0, 2**32 - 1, whole=True)

@@ -53,13 +53,15 @@ def inference_memory(
     threads: int | None = None,
     right_width: int | None = None,
     views: int = 1,
+    precision: str = "single",
 ) -> int:
     """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
 
     The peak is the largest of three: while the networks run, the features of both views and what
     the threads work with; during the correlation, the features and the volumes of costs, one for
     every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and the
-    chains that the threads work on.  The costs of a second view are one volume more.
+    chains that the threads work on.  The costs of a second view are one volume more.  In half
+    precision the working costs lie in the memory of the costs.
 
     Parameters
     ----------
@@ -71,6 +73,8 @@ def inference_memory(
         Columns of the other view, which are more in a tile; None: as many as of its own.
     views
         2 if the maps of both are computed, be it only to compare them.
+    precision
+        Of the CRF.
     """
     threads = max_threads() if threads is None else threads
     pixels = height * width
@@ -91,7 +95,8 @@ def inference_memory(
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
         # Else the working costs take the place of a view's features.
-        if volumes[0] > features or len(volumes) > 1 or views > 1:
+        in_place = precision == "half"
+        if not in_place and (volumes[0] > features or len(volumes) > 1 or views > 1):
             solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         chains = threads * chain_scratch(max(height, width), label_count)
@@ -145,6 +150,7 @@ def require_memory(
     method: str = "crf",
     threads: int | None = None,
     views: int = 1,
+    precision: str = "single",
 ) -> None:
     """Refuse an inference that cannot fit, before it starts, and say what would fit.
 
@@ -157,7 +163,7 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    needed = _need(model, on_device, method, threads, views)
+    needed = _need(model, on_device, method, threads, views, precision)
     if free is not None and needed(height, width, label_count) > free:
         fitting = _largest(lambda count: needed(height, width, count) <= free, 1, label_count)
         raise OutOfMemoryError(
@@ -179,12 +185,13 @@ def tiles_that_fit(
     max_memory: int | None = None,
     beside: int = 0,
     views: int = 1,
+    precision: str = "single",
 ) -> list[ImageTile]:
     """The tiles in which an inference fits: one, or those that take the least time (`tiles`).
 
     Parameters
     ----------
-    model, height, width, backend, method, threads, views
+    model, height, width, backend, method, threads, views, precision
         As for `require_memory`.
     label_range
         What is searched.
@@ -198,13 +205,8 @@ def tiles_that_fit(
     OutOfMemoryError
         If not even small tiles fit.
     """
-    limit, on_device = _free_memory(backend)
-    if max_memory is not None:
-        in_use = 0 if on_device else (resident_memory() or 0) - reusable_memory()
-        limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
-    if limit is not None:
-        limit = int(_SHARE_OF_FREE * limit)
-    needed = _need(model, on_device, method, threads, views)
+    limit, on_device = usable_memory(backend, max_memory)
+    needed = _need(model, on_device, method, threads, views, precision)
     if limit is None or needed(height, width, label_range.count) + beside <= limit:
         return whole(height, width)
     # Before the tiles the statistics, beside them the maps; a tile is of one view.
@@ -212,7 +214,7 @@ def tiles_that_fit(
     room = limit if on_device else limit - maps * height * width
     if not on_device and _WHOLE_VIEWS * height * width > limit:
         room = 0
-    needed = _need(model, on_device, method, threads)
+    needed = _need(model, on_device, method, threads, precision=precision)
 
     def work(tiles: list[ImageTile]) -> float:
         one_by_one = (stage_work(model, tile, label_range.count, method) for tile in tiles)
@@ -237,23 +239,52 @@ def tiles_that_fit(
         return needed(*least, count, min(width, least[1] + int(count * label_range.step)))
 
     fitting = _largest(lambda count: least_need(count) <= room, 1, label_range.count)
+    bounded, held = max_memory is not None and limit < (usable_memory(backend)[0] or 0), ""
+    if bounded and not on_device:
+        held = f" beside the {format_bytes(_memory_in_use())} that the program holds"
     raise OutOfMemoryError(
         f"{width}x{height} pixels with {label_range.count} disparities need"
         f" {format_bytes(needed(height, width, label_range.count))} of {_kind(on_device)}, but"
-        f" {format_bytes(limit)} may be used, which is too little even for small tiles",
-        _advice(fitting),
+        f" {format_bytes(limit)} may be used{held}, which is too little even for small tiles",
+        f"Give more `max_memory`, or {_advice(fitting, 'use')}" if bounded else _advice(fitting),
     )
 
 
+def usable_memory(
+    backend: Backend | None = None, max_memory: int | None = None
+) -> tuple[int | None, bool]:
+    """Bytes that new arrays may take, None if unknown, and whether they are in GPU memory.
+
+    Arguments as for `tiles_that_fit`.
+    """
+    limit, on_device = _free_memory(backend)
+    if max_memory is not None:
+        in_use = 0 if on_device else _memory_in_use()
+        limit = min(x for x in (limit, max(max_memory - in_use, 0)) if x is not None)
+    return None if limit is None else int(_SHARE_OF_FREE * limit), on_device
+
+
+def _memory_in_use() -> int:
+    """Bytes that the process holds and that new arrays cannot take over."""
+    return (resident_memory() or 0) - reusable_memory()
+
+
 def _need(
-    model: StereoModel, on_device: bool, method: str, threads: int | None, views: int = 1
+    model: StereoModel,
+    on_device: bool,
+    method: str,
+    threads: int | None,
+    views: int = 1,
+    precision: str = "single",
 ) -> Callable[..., int]:
     """Bytes for a number of rows, of columns, of labels and of columns of the other view."""
 
     def needed(rows: int, columns: int, count: int, right: int | None = None) -> int:
         if on_device:
             return device_memory(model, rows, columns, count, right, views)
-        return inference_memory(model, rows, columns, count, method, threads, right, views)
+        return inference_memory(
+            model, rows, columns, count, method, threads, right, views, precision
+        )
 
     return needed
 
@@ -262,11 +293,11 @@ def _kind(on_device: bool) -> str:
     return "GPU memory" if on_device else "memory"
 
 
-def _advice(fitting: int | None) -> str:
+def _advice(fitting: int | None, use: str = "Use") -> str:
     """What helps, where at most so many labels fit."""
     if fitting is None:
-        return "Use smaller images"
-    return f"Use at most `disparities={fitting}` or smaller images"
+        return f"{use} smaller images"
+    return f"{use} at most `disparities={fitting}` or smaller images"
 
 
 def _largest(fits: Callable[[int], bool], low: int, high: int) -> int | None:

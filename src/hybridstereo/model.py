@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast
@@ -103,6 +104,11 @@ class ModelConfig:
         return weights[: sum(weight > 0 for weight in weights)]
 
     @property
+    def edges_and_penalties(self) -> tuple[str, float, float, float, float, float]:
+        """What the pairwise terms of the CRF are made of, beside the Pairwise-CNN."""
+        return self.edge_model, self.weight_scale, self.alpha, self.beta, self.p1, self.p2
+
+    @property
     def penalties(self) -> Penalties:
         """The jump penalties."""
         return Penalties(self.p1, self.p2)
@@ -188,6 +194,18 @@ def named_arrays(network: str, layers: Sequence[ConvLayer]) -> dict[str, Any]:
         if layer.bias is not None:
             named[f"{network}/{index}/bias"] = layer.bias
     return named
+
+
+def fingerprint(model: StereoModel) -> str:
+    """16 hexadecimal digits that tell apart models whose costs or edges differ."""
+    named = named_arrays("unary", model.unary) | named_arrays("pairwise", model.pairwise)
+    config = model.config
+    counting = (config.edges_and_penalties, config.pyramid)
+    digest = hashlib.sha256(repr(counting).encode())
+    for name, array in sorted(named.items()):
+        digest.update(f"{name} {array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
 
 
 def _config(stored: Mapping[str, object]) -> ModelConfig:

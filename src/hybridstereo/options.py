@@ -16,6 +16,9 @@ View = Literal["left", "right"]
 
 VIEWS: tuple[View, View] = ("left", "right")
 
+PRECISIONS = ("single", "half")
+"""Bits of the costs in the CRF: 32, floating point, or 16, fixed point."""
+
 
 @dataclass(frozen=True)
 class MatchOptions:
@@ -47,6 +50,9 @@ class MatchOptions:
         Mark the pixels that it does not confirm as invalid in the map.
     fill
         Fill those from the background instead.
+    precision
+        Of the costs in the CRF: ``single``, or ``half`` for less memory and time (docs/model.md
+        6.9).
     """
 
     disparities: int | Literal["auto"] | None = None
@@ -61,6 +67,7 @@ class MatchOptions:
     validity: bool = False
     lr_check: bool = False
     fill: bool = False
+    precision: str = "single"
 
     @property
     def compares_views(self) -> bool:
@@ -95,6 +102,15 @@ class MatchOptions:
             raise InputError(f"`refine={refine}` is neither True nor False")
         if self.view not in (*VIEWS, "both"):
             raise InputError(f"There is no view '{self.view}'", "Use left, right or both")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"There is no precision '{self.precision}'", f"Use {' or '.join(PRECISIONS)}"
+            )
+        if self.precision == "half" and method != "crf":
+            raise InputError(
+                f"`precision=half` is about the CRF, which does not run with `method={method}`",
+                "Use `method=crf` or leave out `precision`",
+            )
         if self.confidence and method != "crf":
             raise InputError(
                 f"There is no confidence with `method={method}`: it is made from the CRF's costs",

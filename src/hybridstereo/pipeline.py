@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property, partial
 from typing import cast
 
 import numpy as np
 
 from .clock import StageClock
-from .confidence import confidence_of, cues_of
+from .confidence import ConfidenceFit, confidence_of, cues_of
 from .correlation import correlation_forward
-from .crf import WarmStart, energy, solve, total_cost
+from .crf import HalfPrecisionCrf, WarmStart, energy, solve, total_cost
 from .disparity import cheapest_labels, label_disparity, refined_disparity
 from .edges import edges_forward, edges_input
 from .faults import find_fault
@@ -32,7 +33,7 @@ from .features import (
 from .filling import filled_disparity
 from .kernels import Array, Backend, release_memory
 from .labels import LabelRange
-from .model import StereoModel, on_device
+from .model import StereoModel, fingerprint, on_device
 from .options import VIEWS, MatchOptions, View
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
@@ -60,6 +61,11 @@ class Pipeline:
     def __init__(self, model: StereoModel, backend: Backend) -> None:
         self._model = on_device(model, backend)
         self._backend = backend
+        self._fingerprint = partial(fingerprint, model)
+
+    @cached_property
+    def _confidence_fit(self) -> ConfidenceFit:
+        return ConfidenceFit.of(self._fingerprint())
 
     def match(
         self,
@@ -71,18 +77,16 @@ class Pipeline:
         clock: StageClock,
         on_tile: OnTile | None = None,
         warm: WarmStart | None = None,
-        like: float = 0.0,
     ) -> StereoResult:
         """The map of the view that ``options`` ask for, and what they want to know about it.
 
         Computed in ``tiles``, one after the other, if there are several; see `hybridstereo.tiles`.
-        ``warm`` is about that view, and not used in tiles.  ``like`` is that of
-        `correlation_forward`.
+        ``warm`` is about that view, and not used in tiles.
         """
         if len(tiles) > 1:
-            found = self._in_tiles(images, label_range, options, tiles, clock, on_tile, like)
+            found = self._in_tiles(images, label_range, options, tiles, clock, on_tile)
         else:
-            found = self._views(images, label_range, options, volumes, clock, warm, like)
+            found = self._views(images, label_range, options, volumes, clock, warm)
         if options.compares_views:
             found = {
                 view: self._compared(found, view, options, clock)
@@ -102,7 +106,6 @@ class Pipeline:
         labels: Mapping[View, LabelRange],
         clock: StageClock,
         whole: CompleteViews | None = None,
-        like: float = 0.0,
     ) -> dict[View, list[Array]]:
         """The costs (H, W, K) of the images themselves, then those of the coarser levels.
 
@@ -110,15 +113,14 @@ class Pipeline:
         the views that the images are parts of, if they are; of a tile, labels count from one part
         to the other.
         """
-        found = self._unary_costs(images, labels, clock, whole, like)
+        found = self._unary_costs(images, labels, clock, whole)
         levels = {view: [costs] for view, costs in found.items()}
         for level in range(1, 1 + len(self._model.config.pyramid)):
             with clock.stage("pyramid"):
                 images = half_size(images[0]), half_size(images[1])
                 labels = {view: half_labels(of_view) for view, of_view in labels.items()}
                 coarse = whole.at_level(level) if whole else None
-                like /= 2
-                found = self._unary_costs(images, labels, StageClock(), coarse, like)
+                found = self._unary_costs(images, labels, StageClock(), coarse)
                 for view, costs in found.items():
                     levels[view].append(costs)
         return levels
@@ -129,10 +131,9 @@ class Pipeline:
         labels: Mapping[View, LabelRange],
         clock: StageClock,
         whole: CompleteViews | None = None,
-        like: float = 0.0,
     ) -> dict[View, Array]:
         """The matching costs of each view, its levels added up."""
-        levels = self.level_costs(images, labels, clock, whole, like)
+        levels = self.level_costs(images, labels, clock, whole)
         weights = self._model.config.pyramid
         if not weights:
             return {view: of_view[0] for view, of_view in levels.items()}
@@ -148,7 +149,6 @@ class Pipeline:
         labels: Mapping[View, LabelRange],
         clock: StageClock,
         whole: CompleteViews | None,
-        like: float,
     ) -> dict[View, Array]:
         """Images of one size -> features -> correlation, for each view."""
         backend, layers = self._backend, self._model.unary
@@ -165,7 +165,7 @@ class Pipeline:
         own_first = {"left": (left, right), "right": (right, left)}
         with clock.stage("correlation"):
             return {
-                view: correlation_forward(backend, *own_first[view], of_view, like)
+                view: correlation_forward(backend, *own_first[view], of_view)
                 for view, of_view in labels.items()
             }
 
@@ -177,7 +177,6 @@ class Pipeline:
         volumes: bool,
         clock: StageClock,
         warm: WarmStart | None,
-        like: float,
     ) -> dict[View, StereoResult]:
         """The maps of all views that ``options`` need, each by itself.
 
@@ -185,7 +184,7 @@ class Pipeline:
         it, too.
         """
         labels = {view: _labels_of(label_range, view) for view in options.views}
-        costs = self._costs(images, labels, clock, like=like)
+        costs = self._costs(images, labels, clock)
         found = {}
         for view, of_view in labels.items():
             asked = view == options.views[-1]
@@ -221,7 +220,8 @@ class Pipeline:
         ``warm`` is what the frame before left, and then what this one leaves.
         """
         backend, config = self._backend, self._model.config
-        lowest = bounds = minorant = edges = cues = None
+        lowest = bounds = minorant = edges = cues = half = None
+        before = backend.to_host(costs) if volumes else None
         if options.method == "crf":
             model, image = self._model.edges, images[VIEWS.index(view)]
             with clock.stage("input"):
@@ -231,21 +231,29 @@ class Pipeline:
             del edges_in
             iterations = cast(int, options.iterations)  # which `resolved` has filled in
             with clock.stage("crf"):
-                working = warm.begin(backend, costs, label_range) if warm else None
-                solution = solve(
-                    backend,
-                    costs,
-                    edges,
-                    config.penalties,
-                    iterations,
-                    with_rows=options.confidence,
-                    working=working,
-                )
-                if warm:
-                    warm.keep(working, solution.minorant, label_range)
+                if options.precision == "half":
+                    # Their memory is the CRF's; a volume that somebody wants is a copy.
+                    own = costs.copy() if volumes else costs
+                    half = HalfPrecisionCrf(own, edges, config.penalties)
+                    solution = half.solve(iterations, with_rows=options.confidence)
+                    costs = half.lowest_costs
+                    lowest = half.energy(solution.label_map)
+                else:
+                    working = warm.begin(backend, costs, label_range) if warm else None
+                    solution = solve(
+                        backend,
+                        costs,
+                        edges,
+                        config.penalties,
+                        iterations,
+                        with_rows=options.confidence,
+                        working=working,
+                    )
+                    if warm:
+                        warm.keep(working, solution.minorant, label_range)
+                    lowest = energy(backend, costs, edges, config.penalties, solution.label_map)
                 label_map, bounds = solution.label_map, solution.bounds
                 minorant = solution.minorant
-                lowest = energy(backend, costs, edges, config.penalties, label_map)
                 total = lowest + float(bounds[-1])
         else:
             with clock.stage("argmax"):
@@ -257,17 +265,19 @@ class Pipeline:
         unrefined = disparity = label_disparity(backend, label_map, label_range)
         if options.refine:
             with clock.stage("refinement"):
-                chosen_by = costs if minorant is None else minorant
-                disparity = refined_disparity(
-                    backend, chosen_by, label_map, unrefined, label_range.step
-                )
+                if half is not None:
+                    disparity = unrefined + half.refine(label_map, label_range.step)
+                else:
+                    chosen_by = costs if minorant is None else minorant
+                    disparity = refined_disparity(
+                        backend, chosen_by, label_map, unrefined, label_range.step
+                    )
         if options.confidence:
             with clock.stage("confidence"):
                 cues = cues_of(backend, solution, label_range.step)
-        before = after = None
-        if volumes:
-            before = backend.to_host(costs)
-            after = None if minorant is None else backend.to_host(minorant)
+        after = None
+        if volumes and minorant is not None:
+            after = np.asarray(backend.to_host(minorant))
         return StereoResult(
             disparity,
             unrefined,
@@ -276,6 +286,7 @@ class Pipeline:
             bounds,
             clock.seconds,
             costs=before,
+            precision=options.precision,
             minorant=after,
             cues=cues,
         )
@@ -296,7 +307,9 @@ class Pipeline:
             return replace(result, validity=validity)
         with clock.stage("confidence"):
             background = filled_disparity(maps[0], validity == GOOD, result.label_range)
-            confidence = confidence_of(*maps, direction, background, result.cues)
+            confidence = confidence_of(
+                *maps, direction, background, validity, result.cues, self._confidence_fit
+            )
         return replace(result, validity=validity, confidence=confidence)
 
     def _in_tiles(
@@ -307,7 +320,6 @@ class Pipeline:
         tiles: Sequence[ImageTile],
         clock: StageClock,
         on_tile: OnTile | None,
-        like: float,
     ) -> dict[View, StereoResult]:
         """As `_views`, tile by tile, without volumes, and each view by itself.
 
@@ -325,7 +337,7 @@ class Pipeline:
             for done, tile in enumerate(of_view, start=number * len(tiles)):
                 if on_tile is not None:
                     on_tile(done, total)
-                part = self._tile(images, labels, options, tile, clock, levels, view, like)
+                part = self._tile(images, labels, options, tile, clock, levels, view)
                 parts.append(part.cropped(tile.rows.kept_here, tile.columns.kept_here))
             places = [(tile.rows.kept, tile.columns.kept) for tile in of_view]
             joined = StereoResult.joined(parts, places, images[0].shape[:2])
@@ -342,7 +354,6 @@ class Pipeline:
         clock: StageClock,
         levels: Sequence[tuple[Statistics, Statistics]],
         view: View,
-        like: float,
     ) -> StereoResult:
         """The map of a tile of one view, whose ``labels`` those are."""
         height, width, _ = images[0].shape
@@ -352,7 +363,7 @@ class Pipeline:
         windows = tuple(Window(tile.rows.begin, part.start, height, width) for part in columns)
         whole = CompleteViews((windows[0], windows[1]), levels)
         between = replace(labels, minimum=labels.minimum - tile.shift)
-        costs = self._costs((left, right), {view: between}, clock, whole, like)
+        costs = self._costs((left, right), {view: between}, clock, whole)
         stats = levels[0][VIEWS.index(view)]
         return self.optimise(
             costs.pop(view), (left, right), labels, options, False, clock, stats, view

@@ -43,6 +43,9 @@ class StereoResult:
     range_from
         Who chose it: the ``caller``, the ``data set``, the ``pair`` in which it was found, or the
         ``model`` because the pair does not show it.
+    precision
+        Of the CRF; with ``half``, energy and bounds are those of the rounded costs (docs/model.md
+        6.9).
     energy
         Of the labelling; None without a CRF, or in tiles.
     bounds
@@ -81,6 +84,7 @@ class StereoResult:
     costs: np.ndarray | None = None
     minorant: np.ndarray | None = None
     rectification: Rectification | None = None
+    precision: str = "single"
     tiles: int = 1
     view: View = "left"
     confidence: np.ndarray | None = None

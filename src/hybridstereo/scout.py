@@ -14,7 +14,7 @@ import numpy as np
 from . import kernels
 from .clock import StageClock
 from .kernels import Backend
-from .model import StereoModel
+from .model import StereoModel, with_config
 from .models.zoo import SCOUT_MODEL, load_model
 from .options import MatchOptions
 from .pipeline import Pipeline
@@ -41,7 +41,8 @@ class Scout:
 
     @cached_property
     def _model(self) -> StereoModel:
-        return load_model(SCOUT_MODEL)
+        # The views are small already; coarser levels of them would say nothing more.
+        return with_config(load_model(SCOUT_MODEL), half_weight=0.0, quarter_weight=0.0)
 
     @cached_property
     def _pipeline(self) -> Pipeline:

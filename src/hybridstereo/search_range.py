@@ -83,9 +83,13 @@ def coarse_views(left: np.ndarray, right: np.ndarray, halvings: int = 0) -> Coar
         left, right, factor = half_size(left), half_size(right), 2 * factor
     for _ in range(halvings):
         left, right, factor = half_size(left), half_size(right), 2 * factor
-    width = left.shape[1]
+    return CoarseViews(left, right, factor, widest_range(left.shape[1]))
+
+
+def widest_range(width: int) -> LabelRange:
+    """All disparities that are looked for in views of this width."""
     below, above = int(_BELOW * width), int(_ABOVE * width)
-    return CoarseViews(left, right, factor, LabelRange(float(-below), below + above + 1))
+    return LabelRange(float(-below), below + above + 1)
 
 
 def believed(costs: np.ndarray, labels: np.ndarray, label_range: LabelRange) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -100,6 +101,12 @@ class Stereo:
     def device(self) -> str:
         """Name of the device that computes: ``cpu``, ``cuda`` or ``cuda:N``."""
         return self.backend.name
+
+    def with_threads(self, threads: int | None) -> Stereo:
+        """The same, not loaded again, for calls with another number of threads."""
+        other = copy(self)
+        other.threads = checked_threads(threads)
+        return other
 
     def label_range(
         self,
@@ -195,6 +202,7 @@ class Stereo:
         validity: bool = False,
         lr_check: bool = False,
         fill: bool = False,
+        precision: str = "single",
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         max_pixels: int | None = None,
@@ -250,6 +258,9 @@ class Stereo:
             Fill them from the background instead (`hybridstereo.filling`).  Each of these four
             needs the map of the other view, for which the CRF runs again; the features are
             computed once.
+        precision
+            ``half``: the CRF rounds its costs to 16 bits, on the CPU, and takes half the memory
+            and less time (docs/model.md 6.9).
         channels
             ``bgr`` for arrays in OpenCV's order.
         volumes
@@ -289,7 +300,9 @@ class Stereo:
             validity,
             lr_check,
             fill,
+            precision,
         ).resolved(self.model.config)
+        self._check_precision(options, warm)
         left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
@@ -314,22 +327,18 @@ class Stereo:
                 "Give `labels`, or `disparities`, `min_disparity`, `step`, `paper_labels` and"
                 " `search_range`",
             )
-        # A range that was found is short; the penalties suit costs among the model's own labels.
-        own, like = self.model.config.label_range, 0.0
-        if range_from == "pair":
-            like = own.count * own.step / label_range.step
         height, width, _ = left_image.shape
         images, searched = (left_image, right_image), label_range
         if scale > 1:
             with clock.stage("input"):
                 images = _reduced(left_image, scale), _reduced(right_image, scale)
-            searched, like = label_range.reduced(scale), like / scale
+            searched = label_range.reduced(scale)
         tiles = self._tiles(images[0], searched, options, max_memory, volumes, warm)
         if on_progress is not None:
             on_tile = self._telling(on_progress, on_tile, clock, tiles, searched.count, options)
         with kernels.limited_threads(self.threads), opencv_threads(self.threads):
             result = self._pipeline.match(
-                images, searched, options, tiles, volumes, clock, on_tile, warm, like
+                images, searched, options, tiles, volumes, clock, on_tile, warm
             )
         result = replace(result, range_from=range_from, rectification=rectification)
         if scale > 1:
@@ -401,6 +410,7 @@ class Stereo:
         iterations: int | None = None,
         method: str | None = None,
         refine: bool | None = None,
+        precision: str = "single",
         channels: ChannelOrder = "rgb",
         volumes: bool = False,
         max_pixels: int | None = None,
@@ -419,7 +429,7 @@ class Stereo:
             The left image, as for `match`.
         labels
             What the K labels stand for; by default the disparities 0 to K - 1.
-        iterations, method, refine, channels, volumes, max_pixels, on_stage
+        iterations, method, refine, precision, channels, volumes, max_pixels, on_stage
             As for `match`.
 
         Raises
@@ -438,8 +448,11 @@ class Stereo:
         >>> float(stereo.optimise(costs, grey, labels=hs.LabelRange(10, 4)).disparity.mean())
         13.0
         """
-        asked = MatchOptions(iterations=iterations, method=method, refine=refine)
+        asked = MatchOptions(
+            iterations=iterations, method=method, refine=refine, precision=precision
+        )
         options = asked.resolved(self.model.config)
+        self._check_precision(options)
         check_channels(channels)
         image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
@@ -452,6 +465,8 @@ class Stereo:
                 f" {label_range.count}",
                 "Both must be the same number",
             )
+        if options.precision == "half" and not volumes and np.shares_memory(checked, costs):
+            checked = checked.copy()  # they are the caller's
         clock = StageClock(on_stage, self.backend.synchronize)
         with kernels.limited_threads(self.threads):
             return self._pipeline.optimise(
@@ -510,7 +525,23 @@ class Stereo:
             max_memory,
             beside,
             views,
+            options.precision,
         )
+
+    def _check_precision(self, options: MatchOptions, warm: WarmStart | None = None) -> None:
+        """Refuse `precision="half"` where there is none."""
+        if options.precision != "half":
+            return
+        if self.backend.name != "cpu" or self.model.dtype != np.float32:
+            raise InputError(
+                "`precision=half` is for the CPU and for models in single precision",
+                "Use `device=cpu` or leave out `precision`",
+            )
+        if warm is not None:
+            raise InputError(
+                "A warm start needs the costs in single precision",
+                "Leave out `precision=half` or the warm start",
+            )
 
     def _telling(
         self,
@@ -527,7 +558,7 @@ class Stereo:
         # Tiles are of one view; without them the features of both views are computed once.
         at_once, passes = (1, views) if len(tiles) > 1 else (views, 1)
         work = [stage_work(self.model, tile, label_count, *asked, at_once) for tile in tiles]
-        shares = WorkShares(on_progress, passes * work)
+        shares = WorkShares(on_progress, passes * work, at_once)
         clock.listen(shares.begin_stage)
         return shares.telling_tiles(on_tile)
 

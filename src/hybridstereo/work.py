@@ -19,6 +19,7 @@ OnProgress = Callable[[float, float], None]
 # of a network; per pixel and label of the correlation, of an iteration of the CRF, of the rest of
 # it, and of a pyramid's sum; and per pixel of normalising a view.
 _PRODUCT, _SCORE, _ITERATION, _READ_OUT, _SUM, _INPUT = 0.014, 6.0, 2.6, 2.2, 0.6, 60.0
+_FOR_EACH_VIEW = ("contrast", "pairwise_cnn", "crf", "argmax")  # the others are for both at once
 
 
 def stage_work(
@@ -83,12 +84,22 @@ class WorkShares:
         Called when a stage begins.
     tiles
         The work of each stage of each tile.
+    views
+        How many views a tile is computed for: some stages come once for each.
     """
 
-    def __init__(self, on_progress: OnProgress, tiles: Iterable[dict[str, float]]) -> None:
+    def __init__(
+        self, on_progress: OnProgress, tiles: Iterable[dict[str, float]], views: int = 1
+    ) -> None:
         self._on_progress = on_progress
-        self._tiles = [dict(work) for work in tiles]
-        self._all = sum(sum(work.values()) for work in self._tiles)
+        self._tiles = [
+            {
+                name: [work / views] * views if name in _FOR_EACH_VIEW else [work]
+                for name, work in tile.items()
+            }
+            for tile in tiles
+        ]
+        self._all = sum(map(_left, self._tiles))
         self._done = 0.0
         self._working = 0.0
 
@@ -97,7 +108,7 @@ class WorkShares:
 
         def tell(done: int, count: int) -> None:
             if done:  # whatever is left of the one before was not needed
-                self._done += self._working + sum(self._tiles.pop(0).values())
+                self._done += self._working + _left(self._tiles.pop(0))
                 self._working = 0.0
             if on_tile is not None:
                 on_tile(done, count)
@@ -105,7 +116,13 @@ class WorkShares:
         return tell
 
     def begin_stage(self, name: str) -> None:
-        """A stage begins; one that comes in pieces counts with its first."""
+        """A stage begins; of one that comes more often than expected the first times count."""
         self._done += self._working
-        self._working = self._tiles[0].pop(name, 0.0)
+        pieces = self._tiles[0].get(name)
+        self._working = pieces.pop() if pieces else 0.0
         self._on_progress(self._done / self._all, (self._done + self._working) / self._all)
+
+
+def _left(pieces: dict[str, list[float]]) -> float:
+    """The work of all stages that are still to come."""
+    return sum(map(sum, pieces.values()))

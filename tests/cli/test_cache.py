@@ -121,9 +121,9 @@ def test_a_damaged_cache_costs_seconds_only(map_of_crop, sample_crop, tmp_path):
     shutil.copytree(diskcache.cache_folder().root, copy)
     copy.chmod(0o700)
     damages = {
-        "dualmm_cpu._refine_rows": b"",
-        "dualmm_cpu._read_out_rows": b"\x80\x04",
-        "dualmm_cpu._row_energies": bytes(50_000),
+        "edges_cpu._weights": b"",
+        "pixels.read_out_rows": b"\x80\x04",
+        "pixels.row_energies": bytes(50_000),
     }
 
     def infer_again() -> subprocess.CompletedProcess[str]:

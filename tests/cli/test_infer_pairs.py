@@ -128,6 +128,30 @@ def test_options_hold_for_every_pair(capsys, pairs):
         assert isinstance(report["check"], list)
 
 
+def test_costs_of_another_program(capsys, pairs):
+    quick = ("infer", "left", "right", *QUICK)
+    code, _, err = run(
+        capsys, *quick, "--out-dir", "costs", "-o", "{name}.pfm", "--save-volume", "{name}.npy"
+    )
+    assert code == 0, err
+    (pairs / "right/2.png").unlink()  # which the costs make up for
+    code, _, err = run(
+        capsys, "infer", "left/*.png", "right/*.png", "--model", "census",
+        "--volume", "costs/{name}.npy", "--out-dir", "out",
+    )  # fmt: skip
+    assert code == 0, err
+    for name in files():
+        expected = read_disparity(f"costs/{name}")
+        np.testing.assert_array_equal(read_disparity(f"out/{name}"), expected)
+    os.unlink("costs/3.npy")
+    code, _, err = run(
+        capsys, "infer", "left/*.png", "right/*.png", "--model", "census",
+        "--volume", "costs/{name}.npy", "--out-dir", "out",
+    )  # fmt: skip
+    assert code == 3
+    assert "3 failed: costs/3.npy" in err
+
+
 def test_killed_and_started_again(capsys, pairs):
     """A run that is killed while it waits for more pairs; what it left half-written is removed."""
     command = [sys.executable, "-m", "hybridstereo", "infer", "--pairs", "-", "--out-dir", "out"]
@@ -162,7 +186,9 @@ def test_killed_and_started_again(capsys, pairs):
         (("left", "right", "--pairs", ".", "--out-dir", "out"), "Give --pairs, or LEFT"),
         (("left", "right", "--out-dir", "out", "--shard", "3/2"), "'3/2' is not a part"),
         (("left", "right", "--out-dir", "out", "--format", "gif"), "gif"),
-        (("left", "right", "--out-dir", "out", "--volume", "x.npy"), "--volume is for one pair"),
+        (("left", "right", "--out-dir", "out", "--volume", "x.npy"), "write {name}"),
+        (("left", "right", "--out-dir", "out", "--volume", "{name}.npy", "--rectify"), "--rectify"),
+        (("left", "right", "--out-dir", "out", "--volume", "{name}.npy", "--strict"), "--strict"),
         (("left", "right", "--out-dir", "out", "-o", "{name}.pfm", "--format", "png"), "not both"),
         (("left", "right", "--out-dir", "out", "--no-check", "--strict"), "--strict"),
     ],

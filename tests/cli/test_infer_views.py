@@ -112,9 +112,27 @@ def test_many_pairs(capsys, sample_crop, tmp_path):
     np.testing.assert_array_equal(read_pixels(valid), expected.validity)
     (written,) = folder.rglob("*.pfm")
     np.testing.assert_array_equal(read_disparity(written), expected.disparity)
-    code, _, err = infer(capsys, sample_crop, "--out-dir", folder, "--view", "both")
-    assert code == 2
-    assert "--view both is for one pair" in err
+
+
+def test_both_views_of_many_pairs(capsys, sample_crop, tmp_path):
+    folder = tmp_path / "out"
+    code, out, err = infer(
+        *(capsys, sample_crop, "--out-dir", folder, "--view", "both", "--json"),
+        *("--color", "{name}.png", "--valid", "{name}_valid.png"),
+    )
+    assert code == 0, err
+    report = json.loads(out)
+    assert report["outputs"].keys() == {
+        *("disparity", "color", "valid"),
+        *("disparity_right", "color_right", "valid_right"),
+    }
+    assert len(report["files"]) == len(set(report["files"])) == 6
+    expected = Stereo("census").match(*sample_crop, disparities=16, view="both", validity=True)
+    for suffix, result in (("", expected), ("_right", expected.right)):
+        stored = read_disparity(report["outputs"]["disparity" + suffix])
+        np.testing.assert_array_equal(stored, result.disparity)
+        valid = read_pixels(report["outputs"]["valid" + suffix])
+        np.testing.assert_array_equal(valid, result.validity)
 
 
 def test_names_of_the_right_view():

@@ -28,6 +28,7 @@ from . import (
     stream,
     synth,
     train,
+    warmup,
 )
 from .completion import complete_files
 from .examples import add_examples
@@ -116,6 +117,7 @@ for _command in (
     bench.bench,
     info.info,
     cache.cache,
+    warmup.warmup,
     config.config,
     completion.completion,
 ):

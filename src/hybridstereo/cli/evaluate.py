@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..limits import COUNT, FACTOR, LABELS
+from .engines import engine_options, opened_engine, wants_engine
 from .exits import EXIT_INCOMPLETE
 from .options import (
     CommaSeparated,
@@ -18,6 +19,7 @@ from .options import (
     iterations_option,
     max_pixels_option,
     number_type,
+    precision_option,
     refine_option,
     threads_option,
 )
@@ -25,6 +27,7 @@ from .progress import Progress
 from .text import say, with_flags
 
 if TYPE_CHECKING:
+    from ..engines.tasks import Engine
     from ..evaluation.compare import Comparison, EvalOptions
     from ..evaluation.components import ComponentTable
     from ..evaluation.results import Evaluation, Sink
@@ -52,12 +55,13 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     "baselines",
-    type=CommaSeparated(click.Choice(["sgbm", "sgbm-hh", "bm", "argmax"])),
+    type=CommaSeparated(click.Choice(["sgbm", "sgbm-hh", "sgbm-3way", "bm", "argmax"])),
     default=(),
     show_default=False,
     metavar="NAME[,NAME...]",
     help="Also run OpenCV's sgbm (5 paths, colour), sgbm-hh (8 paths, the best settings known to "
-    "us) or bm; argmax: the networks of the models without their CRF.",
+    "us), sgbm-3way (3 paths, the fastest) or bm; argmax: the networks of the models without "
+    "their CRF.",
 )
 @click.option(
     "--pred",
@@ -125,6 +129,7 @@ if TYPE_CHECKING:
     help="Round the number of labels up to a power of two, at most 256, as the paper's program.",
 )
 @iterations_option
+@precision_option
 @refine_option
 @click.option(
     "--rectify",
@@ -166,6 +171,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per scene and method.")
 @click.option("--report", metavar="DIR", help="Also write an HTML page with pictures into DIR.")
+@engine_options
 @max_pixels_option
 @device_option
 @threads_option
@@ -182,6 +188,8 @@ def evaluate(
     as_json: bool,
     as_csv: bool,
     report: str | None,
+    scheduler: str | None,
+    workers: int | None,
     **options: Any,
 ) -> None:
     """Compare disparity maps with the truth, by the rules of the benchmarks.
@@ -196,6 +204,11 @@ def evaluate(
     if as_json and as_csv:
         raise click.UsageError("--json and --csv both want standard output; choose one.")
     eval_options = _options(options)
+    if wants_engine(scheduler, workers) and (submission or components or len(targets) != 1):
+        raise click.UsageError(
+            "--scheduler and --workers need a DATASET, and do not go with --components or "
+            "--submission."
+        )
     if submission is not None:
         _submit(context, targets, roots, submission, eval_options)
         return
@@ -203,7 +216,10 @@ def evaluate(
     sinks = _sinks(report)
     mask_path = None if mask is None else Path(mask)
     table = None
-    with Progress() as progress:
+    with (
+        Progress() as progress,
+        opened_engine(scheduler, workers, eval_options.threads, progress.message) as engine,
+    ):
         if len(targets) == 2:
             from ..evaluation.compare import evaluate_file
 
@@ -216,7 +232,7 @@ def evaluate(
             )
         else:
             compared, table = _dataset(
-                targets[0], roots, eval_options, components, sinks, _shown_on(progress)
+                targets[0], roots, eval_options, components, sinks, _shown_on(progress), engine
             )
     _print(compared, table, as_json, as_csv)
     if report is not None:
@@ -323,7 +339,7 @@ def _options(options: dict[str, Any]) -> EvalOptions:
     from ..options import MatchOptions
 
     names = (
-        *("disparities", "paper_labels", "iterations", "refine"),
+        *("disparities", "paper_labels", "iterations", "refine", "precision"),
         *("confidence", "lr_check", "fill"),
     )
     match = MatchOptions(**{name: options.pop(name) for name in names})
@@ -347,6 +363,7 @@ def _dataset(
     components: bool,
     sinks: list[Sink],
     on_run: OnRun,
+    engine: Engine | None,
 ) -> tuple[Comparison, ComponentTable | None]:
     from ..datasets import parse_roots
     from ..evaluation.compare import evaluate_components, evaluate_dataset
@@ -355,4 +372,4 @@ def _dataset(
 
     if components:
         return evaluate_components(name, parse_roots(roots), options, sinks, on_run)
-    return evaluate_dataset(name, parse_roots(roots), options, sinks, on_run), None
+    return evaluate_dataset(name, parse_roots(roots), options, sinks, on_run, engine), None

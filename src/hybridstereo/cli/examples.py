@@ -36,8 +36,10 @@ EXAMPLES = {
     "bench": (
         "hstereo bench --size realtime",
         "hstereo bench --width 640 --height 480 --disparities 64,128 --json",
+        "hstereo bench --root kitti=data/kitti2015/training --compare sgbm,elas --plot plot.png",
     ),
     "info": ("hstereo info", "hstereo info --json"),
+    "warmup": ("hstereo warmup", "hstereo warmup --no-training --timings"),
     "cache": ("hstereo cache",),
     "config": ("hstereo config", "hstereo config infer --all"),
     "completion": ("hstereo completion bash",),

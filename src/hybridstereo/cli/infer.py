@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,12 +31,14 @@ from .options import (
     LabelCount,
     Span,
     announce_device,
+    compile_beside,
     device_option,
     iterations_option,
     max_pixels_option,
     method_option,
     min_disparity_option,
     number_type,
+    precision_option,
     refine_option,
     step_option,
     threads_option,
@@ -46,13 +48,8 @@ from .progress import MapProgress
 _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..options import MatchOptions
     from ..pair_check import Finding
     from ..result import StereoResult
-    from ..stereo import Stereo
 
 
 # Names that every scene of a benchmark has (Middlebury, ETH3D), and folders below a scene.
@@ -114,6 +111,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 )
 @iterations_option
 @method_option
+@precision_option
 @refine_option
 @view_options
 @click.option(
@@ -146,7 +144,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     metavar="FILE",
     help="Matching costs of another program to use instead of the network's: .npy or .h5 (H, W, K) "
     "or (K, H, W), or MC-CNN's .bin; NaN = unknown. RIGHT is then not needed; edge weights and "
-    "penalties are the model's.",
+    "penalties are the model's. For many pairs with {name}, {dir} and {stem}, as for --calib.",
 )
 @click.option(
     "--volume-scale",
@@ -243,6 +241,8 @@ def infer(
     if maps.count("-") > 1:
         raise click.UsageError("'-o -' is given twice.")
     begun = time.monotonic()
+    compile_beside(device, threads)
+    from ..batch.work import optimise_stored
     from ..clock import StageClock
     from ..io.atomic import check_distinct
     from ..io.images import read_image, read_pair
@@ -300,7 +300,9 @@ def infer(
             show("reading")
             image = read_image(left)
             rig = depth_request.read_rig(image.shape[1], image.shape[0], progress.message)
-            result = _optimise(stereo, image, volume, volume_scale, settings, wants_volumes, show)
+            result = optimise_stored(
+                stereo, image, volume, volume_scale, settings, wants_volumes, show
+            )
         result = replace(result, seconds={**clock.seconds, **result.seconds})
         show("writing")
         replaced = [path for path in paths if path != "-" and os.path.exists(path)]
@@ -362,41 +364,6 @@ def _check_outputs(maps: Sequence[str], color: str | None, *volumes: str | None)
     for path in volumes:
         if path is not None:
             check_volume_output(path)
-
-
-def _optimise(
-    stereo: Stereo,
-    image: NDArray[np.float32],
-    volume: str,
-    scale: float,
-    settings: MatchOptions,
-    volumes: bool,
-    on_stage: Callable[[str], None],
-) -> StereoResult:
-    """The CRF on the costs of another matcher."""
-    from ..io.volumes import read_volume
-    from ..labels import LabelRange, labels_for
-    from ..memory import volume_memory
-
-    height, width, _ = image.shape
-    stored = read_volume(volume, height, width, scale, volume_memory())
-    count = stored.costs.shape[2]
-    of_file = LabelRange(stored.min_disparity, count, stored.step)
-    return stereo.optimise(
-        stored.costs,
-        image,
-        labels_for(
-            of_file,
-            disparities=count,
-            min_disparity=settings.min_disparity,
-            step=settings.step,
-        ),
-        iterations=settings.iterations,
-        method=settings.method,
-        refine=settings.refine,
-        volumes=volumes,
-        on_stage=on_stage,
-    )
 
 
 def _write_maps(

@@ -9,8 +9,9 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, closing
+from dataclasses import fields, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,18 +21,19 @@ import click
 from ..errors import InputError
 from ..limits import COUNT
 from .check import finding_reports
+from .engines import opened_engine, scheduler_option, wants_engine, workers_option
 from .exits import EXIT_INCOMPLETE
 from .infer_depth import depth_request, rig_report
 from .infer_report import MANY_AT_ENDS, Tell, infer_report
-from .infer_views import asked_views
-from .options import CommaSeparated, announce_device
+from .infer_views import asked_views, right_name
+from .options import CommaSeparated, announce_device, compile_beside
 from .progress import Progress, format_duration
 from .text import with_flags
 
 if TYPE_CHECKING:
     from ..batch.outputs import Output
     from ..batch.pairs import PairSource
-    from ..batch.work import PairOutcome
+    from ..batch.work import PairOutcome, PairWork
     from ..result import StereoResult
     from ..stereo import Stereo
 
@@ -89,8 +91,16 @@ _OPTIONS = (
         help="Take every N-th pair from the I-th on, counted from 1: one part for each job of an "
         "array.",
     ),
+    scheduler_option,
+    workers_option,
 )
-_ONLY_FOR_MANY = {"formats": "--format", "skip_existing": "--skip-existing", "shard": "--shard"}
+_ONLY_FOR_MANY = {
+    "formats": "--format",
+    "skip_existing": "--skip-existing",
+    "shard": "--shard",
+    "scheduler": "--scheduler",
+    "workers": "--workers",
+}
 _OWN = ("pairs", "out_dir", *_ONLY_FOR_MANY)
 
 
@@ -137,17 +147,32 @@ def _wants_pairs(params: dict[str, Any]) -> bool:
         )
     if params["maps"] and params["formats"]:
         raise click.UsageError("Give --format, or --output with {name}, but not both.")
-    if params["volume"] is not None:
-        raise click.UsageError("--volume is for one pair.")
-    if params["strict"] and not params["check"]:
-        raise click.UsageError("--strict needs the check, which --no-check leaves out.")
+    volume = params["volume"]
+    if params["strict"] and (volume is not None or not params["check"]):
+        raise click.UsageError("--strict needs the check, which --no-check and --volume leave out.")
+    if volume is not None:
+        _check_volume(volume, params)
     return True
+
+
+def _check_volume(volume: str, params: dict[str, Any]) -> None:
+    """Refuse costs from files that cannot be meant."""
+    if params["rectify"]:
+        raise click.UsageError("--rectify corrects right views, which --volume does not use.")
+    if params["disparities"] != "auto" or params["paper_labels"]:
+        raise click.UsageError(
+            "A cost volume has a fixed number of labels: leave out --disparities, --paper-labels."
+        )
+    if not any(place in volume for place in ("{name", "{stem", "{dir")):
+        raise click.UsageError(
+            f"'{volume}' would be the costs of all pairs: write {{name}} for the name of the pair."
+        )
 
 
 def _infer_pairs(params: dict[str, Any]) -> None:
     """Match many pairs, with the parameters of `hstereo infer`."""
+    compile_beside(params["device"], params["threads"])
     from ..batch.pairs import sharded
-    from ..batch.run import run_pairs
     from ..batch.work import PairWork
     from ..io.atomic import create_folder
     from ..options import MatchOptions
@@ -161,10 +186,11 @@ def _infer_pairs(params: dict[str, Any]) -> None:
     folder = create_folder(Path(params["out_dir"]))
     for output in outputs:
         output.check(str(folder))
+    remote = wants_engine(params["scheduler"], params["workers"])
     stereo = Stereo(params["model"], params["device"], params["threads"])
     announce_device(params["device"])
     views = asked_views(params)
-    views.check_many(params["ply"])
+    views.check_many(params["volume"], params["ply"])
     others = [field.name for field in fields(MatchOptions) if field.name not in views.matching]
     options = MatchOptions(**{name: params[name] for name in others}, **views.matching)
     method = str(options.resolved(stereo.model.config).method)
@@ -183,6 +209,8 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         check=params["check"],
         strict=params["strict"],
         skip_existing=params["skip_existing"],
+        costs=params["volume"],
+        costs_scale=params["volume_scale"],
         rig=depth_request(params).source,
         keep=partial(_kept, params["model"], method),
     )
@@ -191,7 +219,29 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         index, count = params["shard"]
         pairs = sharded(source, index, count)
         total = None if total is None else len(range(index - 1, total, count))
-    _tell(run_pairs(stereo, pairs, work), total, params["as_json"], params["quiet"])
+    run = partial(_on_workers, params) if remote else partial(_here, stereo)
+    _tell(partial(run, pairs, work), total, params["as_json"], params["quiet"])
+
+
+def _here(
+    stereo: Stereo, pairs: Iterable[Any], work: PairWork, tell: Tell
+) -> Generator[PairOutcome, None, None]:
+    """Match pairs in this process."""
+    from ..batch.run import run_pairs
+
+    yield from run_pairs(stereo, pairs, work)
+
+
+def _on_workers(
+    params: dict[str, Any], pairs: Iterable[Any], work: PairWork, tell: Tell
+) -> Generator[PairOutcome, None, None]:
+    """Match pairs on the workers that the parameters name."""
+    from ..batch.remote import PairJob, run_pairs_on
+
+    job = PairJob(params["model"], params["device"], work)
+    with opened_engine(params["scheduler"], params["workers"], params["threads"], tell) as engine:
+        assert engine is not None  # somebody asked for workers
+        yield from run_pairs_on(engine, pairs, job)
 
 
 def _scale(text: str) -> int:
@@ -260,6 +310,13 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
         outputs.append(DepthFile(params["depth"]))
     if params["ply"] is not None:
         outputs.append(PointsFile(params["ply"], params["max_depth"]))
+    if params["view"] == "both":
+        shown = (DisparityFile, ColorFile, ConfidenceFile, ValidityFile)
+        outputs += [
+            replace(output, pattern=right_name(output.pattern), of_right=True)
+            for output in outputs
+            if isinstance(output, shown)
+        ]
     names = [output.pattern for output in outputs]
     if len(set(names)) < len(names):
         raise click.UsageError("Two outputs have the same name.")
@@ -271,17 +328,24 @@ def _kept(model: str, method: str, stereo: Stereo, result: StereoResult) -> dict
     return infer_report(stereo, result, model, method, {}, [], None)
 
 
-def _tell(outcomes: Iterable[PairOutcome], total: int | None, as_json: bool, quiet: bool) -> None:
+def _tell(
+    run: Callable[[Tell], Generator[PairOutcome, None, None]],
+    total: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Print each outcome when it is there, how far the work is, and how it went in all.
 
-    If ``quiet``, only failures are told beside what goes to standard output.
+    ``run`` begins the work, and may say something about it between the outcomes.  If ``quiet``,
+    only failures are told beside what goes to standard output.
     """
     begun = time.monotonic()
     counts: Counter[str] = Counter()
     notes = _Notes()
     try:
-        with Progress(io.StringIO() if quiet else None) as progress:
+        with Progress(io.StringIO() if quiet else None) as progress, ExitStack() as stack:
             _show(progress, counts, total, 0.0, "")
+            outcomes = stack.enter_context(closing(run(progress.message)))
             for outcome in outcomes:
                 counts[outcome.status] += 1
                 if as_json:

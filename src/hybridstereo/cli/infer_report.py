@@ -115,6 +115,7 @@ def infer_report(
         "files": list(files),
         "model": model,
         "method": method,
+        "precision": result.precision,
         "device": stereo.device,
         "threads": stereo.threads or max_threads(),
         "width": width,
@@ -145,7 +146,8 @@ def infer_report(
                 label_range.count,
                 method,
                 stereo.threads,
-                1 if result.validity is None and result.right is None else 2,
+                views=1 if result.validity is None and result.right is None else 2,
+                precision=result.precision,
             ),
         },
     }

@@ -87,10 +87,7 @@ class ViewOptions:
         """Refuse what can be refused before the work."""
         from ..io.confidence import check_confidence_output, check_validity_output
 
-        if volume is not None and self.given:
-            raise click.UsageError(
-                f"{self.given[0]} needs both views; --volume has the costs of the left one."
-            )
+        self._check_volume(volume)
         if self.view == "both" and "-" in maps:
             raise click.UsageError("Standard output takes one map; write --view both to a file.")
         self._check_points(ply)
@@ -99,13 +96,16 @@ class ViewOptions:
         if self.valid is not None:
             check_validity_output(self.valid)
 
-    def check_many(self, ply: str | None) -> None:
+    def check_many(self, volume: str | None, ply: str | None) -> None:
         """The same for many pairs, whose files are checked elsewhere."""
-        if self.view == "both":
-            raise click.UsageError(
-                "--view both is for one pair; match them twice, with --view left and --view right."
-            )
+        self._check_volume(volume)
         self._check_points(ply)
+
+    def _check_volume(self, volume: str | None) -> None:
+        if volume is not None and self.given:
+            raise click.UsageError(
+                f"{self.given[0]} needs both views; --volume has the costs of the left one."
+            )
 
     def _check_points(self, ply: str | None) -> None:
         if self.view == "right" and ply is not None:

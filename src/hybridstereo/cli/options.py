@@ -150,6 +150,16 @@ def announce_device(device: str, tell: Callable[[str], None] | None = None) -> N
     click.get_current_context().with_resource(telling)
 
 
+def compile_beside(device: str, threads: int | None) -> None:
+    """Until the command ends, let other processes compile kernels that it comes to need.
+
+    The earlier a command calls this, the sooner its first run is done.
+    """
+    from ..warmup import compiling_beside
+
+    click.get_current_context().with_resource(compiling_beside(device, threads))
+
+
 min_disparity_option = click.option(
     "--min-disparity",
     type=number_type(DISPARITY),
@@ -167,6 +177,13 @@ method_option = click.option(
     "--method",
     type=click.Choice(["crf", "argmax"]),
     help="CRF, or the best score of the network alone.  [default: the model's, usually crf]",
+)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["single", "half"]),
+    default="single",
+    help="Costs in the CRF: floating point of 32 bits, or fixed point of 16, which needs half the "
+    "memory and less time and gives nearly the same map; on the CPU.",
 )
 iterations_option = click.option(
     "--iterations",

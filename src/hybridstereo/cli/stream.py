@@ -15,6 +15,7 @@ from .options import (
     LabelCount,
     Span,
     announce_device,
+    compile_beside,
     device_option,
     iterations_option,
     max_pixels_option,
@@ -100,7 +101,8 @@ _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 @click.option(
     "--warm-start/--cold-start",
     default=False,
-    help="Start the CRF, and a tracked range, from the frame before: pays with still cameras.",
+    help="Start the CRF, and a tracked range, from the frame before: pays with still cameras. "
+    "Frames that have to be matched in tiles start cold.",
 )
 @iterations_option
 @method_option
@@ -159,6 +161,7 @@ def stream(
         raise click.UsageError("Nothing to do: give -o FILE or --show.")
     if as_json and "-" in outputs:
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    compile_beside(device, threads)
     from ..io.atomic import check_distinct
     from ..sequence import StereoSequence
     from ..stereo import Stereo

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import click
 
 from ..limits import SIDE, TRAINING
+from .engines import engine_options, opened_engine, wants_engine
 from .exits import EXIT_SIGNALLED
 from .options import (
     CommaSeparated,
@@ -19,6 +21,7 @@ from .options import (
     threads_option,
 )
 from .progress import Progress
+from .training_ranks import ending_together
 
 
 class _Size(click.ParamType):
@@ -109,7 +112,11 @@ class _Size(click.ParamType):
     help="Flip, scale and slightly misalign pairs; in half of them, vary gain, gamma, colour, "
     "lighting and noise per view, contrast, shadows and clipping of both.",
 )
-@click.option("--batch", type=number_type(TRAINING["batch"]), default=1, help="Pairs per update.")
+@click.option(
+    "--batch",
+    type=number_type(TRAINING["batch"]),
+    help="Pairs per update, of all ranks together.  [default: 1; with mpirun, one for each rank]",
+)
 @click.option(
     "--optimizer",
     type=click.Choice(["sgd", "muon"]),
@@ -223,6 +230,7 @@ class _Size(click.ParamType):
     default=2.0,
     help="Memory for decoded images.",
 )
+@engine_options
 @max_pixels_option
 @device_option
 @threads_option
@@ -235,6 +243,8 @@ def train(
     resume: bool,
     device: str,
     threads: int | None,
+    scheduler: str | None,
+    workers: int | None,
     **options: Any,
 ) -> None:
     """Train a model on DATASET and keep everything in a run folder.
@@ -242,12 +252,17 @@ def train(
     DATASET is kitti, middlebury, synthetic (generated, needs no files) or csv (your own pairs, one
     line 'left,right,disparity[,mask]' each), or a mixture such as 'synthetic:1,middlebury:2'.
 
+    Started by mpirun, the processes train one model together; --workers and --scheduler share out
+    the grid searches of stages crf and full alone (docs/scaling.md).
+
     Ctrl-C saves and exits with 130, SIGTERM and SIGHUP likewise with 143 and 129; --resume
     continues, bit for bit.
     """
     from ..datasets import parse_roots
+    from ..engines.ranks import join
     from ..models.zoo import BEST_MODEL
     from ..training.interrupts import TerminatedError
+    from ..training.remote import remote_judge
     from ..training.run import TrainOptions
     from ..training.run import train as run
     from .training_progress import TrainingProgress
@@ -261,12 +276,30 @@ def train(
     train_options = None
     if dataset is not None:
         train_options = TrainOptions(dataset=dataset, roots=parse_roots(roots), **options)
-    announce_device(device)
-    with Progress() as progress:
-        reporter = TrainingProgress(progress, context.command)
-        try:
-            run(train_options, output, device=device, threads=threads, reporter=reporter)
-        except TerminatedError as error:
-            progress.message(f"hstereo: ended by {error.signal.name}")
-            context.exit(EXIT_SIGNALLED + error.signal)
-    click.echo(os.path.join(output, BEST_MODEL))
+    ranks = join()
+    if ranks.size > 1 and wants_engine(scheduler, workers):
+        raise click.UsageError("The ranks of mpirun search by themselves: leave out the workers.")
+    first = ranks.rank == 0  # the one that speaks
+    with ending_together(ranks, context.command):
+        if first:
+            announce_device(device)
+        with (
+            Progress(None if first else io.StringIO()) as progress,
+            opened_engine(scheduler, workers, threads, progress.message) as engine,
+        ):
+            reporter = TrainingProgress(progress, context.command)
+            try:
+                run(
+                    train_options,
+                    output,
+                    device=device,
+                    threads=threads,
+                    reporter=reporter,
+                    ranks=ranks,
+                    judge=None if engine is None else remote_judge(engine, device),
+                )
+            except TerminatedError as error:
+                progress.message(f"hstereo: ended by {error.signal.name}")
+                context.exit(EXIT_SIGNALLED + error.signal)
+        if first:
+            click.echo(os.path.join(output, BEST_MODEL))

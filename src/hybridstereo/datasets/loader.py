@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,6 +60,9 @@ class PairLoader:
         How much memory decoded pairs may occupy; the least recently used are dropped first.
     cache
         One to share with other loaders or with validation; `cache_bytes` then has no effect.
+    place
+        Which step of the whole schedule each step of this loader is, for one of several loaders
+        that share it out; None: the same.
 
     Raises
     ------
@@ -86,6 +89,7 @@ class PairLoader:
         prefetch: int = 2,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         cache: PairCache | None = None,
+        place: Callable[[int], int] | None = None,
     ) -> None:
         self._schedule = Schedule(samples, dataset.weights, seed)
         self._cache = PairCache(dataset, cache_bytes) if cache is None else cache
@@ -94,6 +98,7 @@ class PairLoader:
         self._step = start_step
         self._stop_step = stop_step
         self._prefetch = prefetch
+        self._place = place
         self._closed = False
         self._lock = threading.Lock()  # for closing while another thread asks for a pair
         self._ahead: deque[Future[StereoPair]] = deque()  # from `_step` on, one for each step
@@ -161,6 +166,8 @@ class PairLoader:
         return self._stop_step is not None and step >= self._stop_step
 
     def _prepare(self, step: int) -> StereoPair:
+        if self._place is not None:
+            step = self._place(step)
         sample = self._schedule.sample(step)
         views = None
         if sample.conditions is not None:

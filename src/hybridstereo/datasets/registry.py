@@ -101,6 +101,21 @@ def open_dataset(
     return Dataset(tuple(samples), weights, tuple(warnings))
 
 
+def absolute_roots(roots: Roots, base: str) -> Roots:
+    """Roots for `open_dataset` that hold in any folder; ``base`` is what they are relative to."""
+
+    def absolute(root: Root | Sequence[Root]) -> Root | Sequence[Root]:
+        if isinstance(root, str | os.PathLike):
+            return os.path.join(base, root)
+        return [os.path.join(base, one) for one in root]
+
+    if roots is None:
+        return None
+    if isinstance(roots, Mapping):
+        return {name: absolute(root) for name, root in roots.items()}
+    return absolute(roots)
+
+
 def parse_roots(values: Sequence[str]) -> dict[str, tuple[str, ...]] | tuple[str, ...] | None:
     """Parse roots written as text: folders for all, or ``name=folder`` for each.
 
