@@ -47,7 +47,7 @@ LAYERS = (
         "pair_check",
     },  # the stages
     {"model", "datasets"},
-    {"models", "memory", "options", "faults", "result", "tiles", "work"},
+    {"models", "memory", "options", "inputs", "faults", "result", "tiles", "work"},
     {"pipeline"},
     {"scout"},
     {"stereo"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -117,3 +117,31 @@ class MatchOptions:
                 "Use `method=crf` or leave out `confidence`",
             )
         return replace(self, iterations=iterations, method=method, refine=refine)
+
+    def check_precision(self, device: str, dtype: np.dtype[Any], warm: bool = False) -> None:
+        """Refuse half precision where there is none.
+
+        Parameters
+        ----------
+        device, dtype
+            What the model computes on, and in.
+        warm
+            Whether the CRF starts with what it left for a frame before.
+
+        Raises
+        ------
+        InputError
+            If it is asked for all the same.
+        """
+        if self.precision != "half":
+            return
+        if device != "cpu" or dtype != np.float32:
+            raise InputError(
+                "`precision=half` is for the CPU and for models in single precision",
+                "Use `device=cpu` or leave out `precision`",
+            )
+        if warm:
+            raise InputError(
+                "A warm start needs the costs in single precision",
+                "Leave out `precision=half` or the warm start",
+            )

@@ -7,10 +7,9 @@ It reads and checks what it is given, chooses the labels and what fits into the 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 
@@ -19,8 +18,8 @@ from .clock import OnStage, StageClock
 from .crf import WarmStart
 from .device import checked_threads, open_backend
 from .errors import InputError
-from .io.images import read_image, read_pair
-from .io.pixels import ChannelOrder, as_image, check_channels, check_same_size
+from .inputs import ImageLike, check_scale, checked_labels, given_image, given_pair, reduced
+from .io.pixels import ChannelOrder
 from .io.volumes import checked_costs
 from .kernels import Backend
 from .labels import LabelRange, labels_for
@@ -31,21 +30,13 @@ from .opencv import opencv_threads
 from .options import MatchOptions, View
 from .pair_check import Finding, check_pair
 from .pipeline import Pipeline
-from .pyramid import half_size
 from .rectification import rectify as rectify_right
 from .result import RangeOrigin, StereoResult
 from .scout import Scout
 from .search_range import covering_range
 from .tiles import ImageTile, OnTile, whole
-from .work import OnProgress, WorkShares, stage_work
+from .work import OnProgress, shares_of_work
 
-ImageLike = np.ndarray | str | os.PathLike[str]
-"""An array, or the path of an image file (``-`` for standard input)."""
-
-SCALES = (1, 2, 4)
-"""By how much views may be reduced before they are matched."""
-
-_PATH = (str, os.PathLike)
 _NOT_GIVEN = (None, None, None, False, None)
 
 
@@ -286,7 +277,7 @@ class Stereo:
         StereoError
             If an image or an option cannot be used, or the memory does not suffice.
         """
-        _check_scale(scale, volumes)
+        check_scale(scale, volumes)
         options = MatchOptions(
             disparities,
             min_disparity,
@@ -302,25 +293,19 @@ class Stereo:
             fill,
             precision,
         ).resolved(self.model.config)
-        self._check_precision(options, warm)
+        options.check_precision(self.device, self.model.dtype, warm is not None)
         left_image, right_image = self._read_pair(left, right, channels, max_pixels)
         clock = StageClock(on_stage, self.backend.synchronize)
         rectification = None
         if rectify:  # before the range is looked for, which needs rows that match
             with clock.stage("rectification"), opencv_threads(self.threads):
                 right_image, rectification = rectify_right(left_image, right_image)
-        range_from: RangeOrigin = "caller"
         if labels is None:
-            found = None
-            if disparities == "auto" or (disparities is None and search_range is None):
-                with clock.stage("range"):
-                    found = covering_range(self._scout.match(left_image, right_image))
-                range_from = "model" if found is None else "pair"
-            elif disparities is None:
-                range_from = "data set"
-            label_range = self.label_range(left_image.shape[1], options, search_range, found)
+            label_range, range_from = self._labels_of(
+                (left_image, right_image), options, search_range, clock
+            )
         elif (disparities, min_disparity, step, paper_labels, search_range) == _NOT_GIVEN:
-            label_range = _checked_labels(labels)
+            label_range, range_from = checked_labels(labels), "caller"
         else:
             raise InputError(
                 "The labels are given twice",
@@ -331,11 +316,13 @@ class Stereo:
         images, searched = (left_image, right_image), label_range
         if scale > 1:
             with clock.stage("input"):
-                images = _reduced(left_image, scale), _reduced(right_image, scale)
+                images = reduced(left_image, scale), reduced(right_image, scale)
             searched = label_range.reduced(scale)
         tiles = self._tiles(images[0], searched, options, max_memory, volumes, warm)
         if on_progress is not None:
-            on_tile = self._telling(on_progress, on_tile, clock, tiles, searched.count, options)
+            shares = shares_of_work(self.model, tiles, searched.count, options, on_progress)
+            clock.listen(shares.begin_stage)
+            on_tile = shares.telling_tiles(on_tile)
         with kernels.limited_threads(self.threads), opencv_threads(self.threads):
             result = self._pipeline.match(
                 images, searched, options, tiles, volumes, clock, on_tile, warm
@@ -378,7 +365,7 @@ class Stereo:
             As for `match`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels), "argmax")
+        self._require_memory(images[0], checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             return self.backend.to_host(self._pipeline.matching_costs(images, labels, StageClock()))
 
@@ -396,7 +383,7 @@ class Stereo:
         has; arguments as for `matching_costs`.
         """
         images = self._read_pair(left, right, channels)
-        self._require_memory(images[0], _checked_labels(labels), "argmax")
+        self._require_memory(images[0], checked_labels(labels), "argmax")
         with kernels.limited_threads(self.threads):
             levels = self._pipeline.level_costs(images, {"left": labels}, StageClock())
             return [self.backend.to_host(costs) for costs in levels["left"]]
@@ -452,13 +439,13 @@ class Stereo:
             iterations=iterations, method=method, refine=refine, precision=precision
         )
         options = asked.resolved(self.model.config)
-        self._check_precision(options)
-        check_channels(channels)
-        image = _read(left, "left", channels, max_pixels).astype(self.model.dtype, copy=False)
+        options.check_precision(self.device, self.model.dtype)
+        image = given_image(left, "left", channels, max_pixels)
+        image = image.astype(self.model.dtype, copy=False)
         checked = checked_costs(costs, image)
         label_range = LabelRange(0.0, checked.shape[2])
         if labels is not None:
-            label_range = _checked_labels(labels)
+            label_range = checked_labels(labels)
         if label_range.count != checked.shape[2]:
             raise InputError(
                 f"The costs have {checked.shape[2]} labels but the label range has"
@@ -481,17 +468,24 @@ class Stereo:
         max_pixels: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Two images (H, W, 3) of one size, in the type that the model computes in."""
-        check_channels(channels)
-        if isinstance(left, _PATH) and isinstance(right, _PATH):
-            images = read_pair(os.fspath(left), os.fspath(right), max_pixels)
-        else:
-            images = (
-                _read(left, "left", channels, max_pixels),
-                _read(right, "right", channels, max_pixels),
-            )
-            check_same_size(*images)
-        dtype = self.model.dtype
-        return images[0].astype(dtype, copy=False), images[1].astype(dtype, copy=False)
+        return given_pair(left, right, channels, self.model.dtype, max_pixels)
+
+    def _labels_of(
+        self,
+        images: tuple[np.ndarray, np.ndarray],
+        options: MatchOptions,
+        search_range: int | None,
+        clock: StageClock,
+    ) -> tuple[LabelRange, RangeOrigin]:
+        """The labels of a pair, looked for in it unless somebody said how many, and who said it."""
+        found, said_by = None, cast(RangeOrigin, "caller")
+        if options.disparities == "auto" or (options.disparities is None and search_range is None):
+            with clock.stage("range"):
+                found = covering_range(self._scout.match(*images))
+            said_by = "model" if found is None else "pair"
+        elif options.disparities is None:
+            said_by = "data set"
+        return self.label_range(images[0].shape[1], options, search_range, found), said_by
 
     def _tiles(
         self,
@@ -528,40 +522,6 @@ class Stereo:
             options.precision,
         )
 
-    def _check_precision(self, options: MatchOptions, warm: WarmStart | None = None) -> None:
-        """Refuse `precision="half"` where there is none."""
-        if options.precision != "half":
-            return
-        if self.backend.name != "cpu" or self.model.dtype != np.float32:
-            raise InputError(
-                "`precision=half` is for the CPU and for models in single precision",
-                "Use `device=cpu` or leave out `precision`",
-            )
-        if warm is not None:
-            raise InputError(
-                "A warm start needs the costs in single precision",
-                "Leave out `precision=half` or the warm start",
-            )
-
-    def _telling(
-        self,
-        on_progress: OnProgress,
-        on_tile: OnTile | None,
-        clock: StageClock,
-        tiles: Sequence[ImageTile],
-        label_count: int,
-        options: MatchOptions,
-    ) -> OnTile:
-        """Let ``clock`` tell ``on_progress`` how far the work is; what to call before each tile."""
-        asked = cast(str, options.method), cast(int, options.iterations)
-        views = len(options.views)
-        # Tiles are of one view; without them the features of both views are computed once.
-        at_once, passes = (1, views) if len(tiles) > 1 else (views, 1)
-        work = [stage_work(self.model, tile, label_count, *asked, at_once) for tile in tiles]
-        shares = WorkShares(on_progress, passes * work, at_once)
-        clock.listen(shares.begin_stage)
-        return shares.telling_tiles(on_tile)
-
     def _require_memory(
         self, left: np.ndarray, label_range: LabelRange, method: str, views: int = 1
     ) -> None:
@@ -570,35 +530,3 @@ class Stereo:
         require_memory(
             self.model, height, width, label_range.count, self.backend, method, self.threads, views
         )
-
-
-def _read(
-    image: ImageLike, name: str, channels: ChannelOrder, max_pixels: int | None
-) -> np.ndarray:
-    if isinstance(image, _PATH):
-        return read_image(os.fspath(image), max_pixels)
-    return as_image(image, name, channels)
-
-
-def _checked_labels(labels: Any) -> LabelRange:
-    if not isinstance(labels, LabelRange):
-        raise InputError(
-            f"The labels are a {type(labels).__name__}",
-            "Give a LabelRange, or their number as `disparities`",
-        )
-    return labels
-
-
-def _check_scale(scale: Any, volumes: bool) -> None:
-    if scale not in SCALES:
-        raise InputError(f"The scale is {scale}", "Give 1, 2 (half size) or 4 (quarter size)")
-    if scale > 1 and volumes:
-        raise InputError(
-            "There are no volumes of reduced views", "Leave out `scale` or the volumes"
-        )
-
-
-def _reduced(image: np.ndarray, scale: int) -> np.ndarray:
-    while scale > 1:
-        image, scale = half_size(image), scale // 2
-    return image

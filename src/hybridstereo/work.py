@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from .features import ConvLayer
 from .model import StereoModel
+from .options import MatchOptions
 from .tiles import ImageTile, OnTile
 
 OnProgress = Callable[[float, float], None]
@@ -121,6 +123,32 @@ class WorkShares:
         pieces = self._tiles[0].get(name)
         self._working = pieces.pop() if pieces else 0.0
         self._on_progress(self._done / self._all, (self._done + self._working) / self._all)
+
+
+def shares_of_work(
+    model: StereoModel,
+    tiles: Sequence[ImageTile],
+    label_count: int,
+    options: MatchOptions,
+    on_progress: OnProgress,
+) -> WorkShares:
+    """The shares of a map, or of both views' maps, that is computed in these tiles.
+
+    Parameters
+    ----------
+    model, options
+        What computes it, and how; the options are resolved.
+    tiles, label_count
+        Of what.
+    on_progress
+        Called when a stage begins.
+    """
+    method, iterations = cast(str, options.method), cast(int, options.iterations)
+    views = len(options.views)
+    # Tiles are of one view; without them the features of both views are computed once.
+    at_once, passes = (1, views) if len(tiles) > 1 else (views, 1)
+    work = [stage_work(model, tile, label_count, method, iterations, at_once) for tile in tiles]
+    return WorkShares(on_progress, passes * work, at_once)
 
 
 def _left(pieces: dict[str, list[float]]) -> float:

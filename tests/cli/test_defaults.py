@@ -154,8 +154,8 @@ UNTIED_CHOICES = {
     ("infer", "formats"): "io.disparity.MAP_SUFFIXES without the dot and the second name of .tif",
     ("train", "stage"): "the stages and 'all'; checked below",
     ("eval", "label_range"): "the data set's convention, or disparities='auto'",
-    ("infer", "scale"): "fractions of the scales in stereo.SCALES",
-    ("stream", "scale"): "fractions of the scales in stereo.SCALES",
+    ("infer", "scale"): "fractions of the scales in inputs.SCALES",
+    ("stream", "scale"): "fractions of the scales in inputs.SCALES",
 }
 
 
