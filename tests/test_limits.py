@@ -15,7 +15,7 @@ from hybridstereo.limits import ITERATIONS, STEP, TRAINING, Limits
 from hybridstereo.model import ModelConfig
 from hybridstereo.options import MatchOptions
 from hybridstereo.training.optim import OptimiserOptions
-from hybridstereo.training.run import TrainOptions, options_from_config
+from hybridstereo.training.options import TrainOptions, options_from_config
 from hybridstereo.training.steps import HingeOptions
 
 NO_NUMBERS = [math.nan, math.inf, -math.inf, True, None, "1", [1], 1j, 10**400]

@@ -24,7 +24,8 @@ import numpy as np
 from hybridstereo.stereo import Stereo
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.synthetic.write import synthesize
-from hybridstereo.training.run import TrainOptions, train
+from hybridstereo.training.options import TrainOptions
+from hybridstereo.training.run import train
 from hybridstereo.training.stages import Reporter
 
 # Width, height, labels: from smaller to larger and back, so that no buffer fits twice in a row.

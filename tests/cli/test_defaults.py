@@ -35,7 +35,7 @@ RECEIVERS = {
     "check": ["hybridstereo.stereo:Stereo", "hybridstereo.io.images:read_image"],
     "convert": ["hybridstereo.models.convert:convert"],
     "synth": ["hybridstereo.synthetic:SceneOptions", "hybridstereo.synthetic.write:synthesize"],
-    "train": ["hybridstereo.training.run:TrainOptions", "hybridstereo.training.run:train"],
+    "train": ["hybridstereo.training.options:TrainOptions", "hybridstereo.training.run:train"],
     "eval": [
         "hybridstereo.evaluation.compare:EvalOptions",
         "hybridstereo.options:MatchOptions",
@@ -233,7 +233,7 @@ def test_settings_of_the_sizes_in_the_help_are_right():
 
 
 def test_defaults_of_the_training_stages_in_the_help_are_right():
-    options = found("hybridstereo.training.run:TrainOptions")("synthetic")
+    options = found("hybridstereo.training.options:TrainOptions")("synthetic")
     steps = {stage: options.budget(stage, 1).steps for stage in ("unary", "joint", "full")}
     assert steps["joint"] == steps["full"]
     shown = f"{steps['unary']} for unary, {steps['joint']} for joint and full"

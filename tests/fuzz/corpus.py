@@ -16,7 +16,7 @@ from hybridstereo.io.disparity import MAP_SUFFIXES, write_disparity
 from hybridstereo.io.volumes import write_volume
 from hybridstereo.model import ModelConfig, StereoModel
 from hybridstereo.models.zoo import save_model
-from hybridstereo.training.run import TrainOptions
+from hybridstereo.training.options import TrainOptions
 from hybridstereo.training.runfolder import Checkpoint, Position, RunFolder
 
 H, W, K = 3, 5, 4

@@ -32,7 +32,7 @@ from hybridstereo.models.zoo import load_model
 from hybridstereo.remapping import plan_remapping
 from hybridstereo.rig import read_rig
 from hybridstereo.stereo import Stereo
-from hybridstereo.training.run import options_from_config
+from hybridstereo.training.options import options_from_config
 from hybridstereo.training.runfolder import RunFolder
 
 from . import corpus, options

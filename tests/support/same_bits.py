@@ -26,7 +26,8 @@ from hybridstereo.models.zoo import available_models, load_model
 from hybridstereo.stereo import Stereo
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.synthetic.write import synthesize
-from hybridstereo.training.run import TrainOptions, train
+from hybridstereo.training.options import TrainOptions
+from hybridstereo.training.run import train
 from hybridstereo.training.steps import HingeOptions, structured_step, unary_step
 
 PYRAMID = {"half_weight": 0.25, "quarter_weight": 0.5}

@@ -9,7 +9,7 @@ import pytest
 
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.synthetic.write import synthesize
-from hybridstereo.training.run import TrainOptions
+from hybridstereo.training.options import TrainOptions
 
 
 @pytest.fixture(scope="session")

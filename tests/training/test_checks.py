@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from hybridstereo.errors import InputError
-from hybridstereo.training.run import TrainOptions, options_from_config
+from hybridstereo.training.options import TrainOptions, options_from_config
 
 OPTIONS = TrainOptions(
     "csv",

@@ -17,7 +17,8 @@ from hybridstereo.io import atomic
 from hybridstereo.synthetic import SceneOptions
 from hybridstereo.synthetic.write import synthesize
 from hybridstereo.training import run as running
-from hybridstereo.training.run import TrainOptions, train
+from hybridstereo.training.options import TrainOptions
+from hybridstereo.training.run import train
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +42,8 @@ def test_killed_run_resumes_to_the_same_bytes(scenes, tmp_path):
     run = tmp_path / "parts"
     code = f"""
 import os
-from hybridstereo.training.run import options_from_config, train
+from hybridstereo.training.options import options_from_config
+from hybridstereo.training.run import train
 begun = os.path.exists({str(run / "config.json")!r})
 train(None if begun else options_from_config({asdict(options)!r}), {str(run)!r})
 """

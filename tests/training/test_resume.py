@@ -17,7 +17,8 @@ from hybridstereo.errors import InputError, ModelError, OutputError
 from hybridstereo.models.zoo import load_model
 from hybridstereo.training import stages
 from hybridstereo.training.interrupts import TerminatedError
-from hybridstereo.training.run import TrainOptions, train
+from hybridstereo.training.options import TrainOptions
+from hybridstereo.training.run import train
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Reporter, TrainingDivergedError
 

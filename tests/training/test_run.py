@@ -28,8 +28,9 @@ from hybridstereo.models.zoo import load_model, save_model, stage_model
 from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.training import stages
 from hybridstereo.training.imitation import imitate_contrast
+from hybridstereo.training.options import TrainOptions, options_from_config
 from hybridstereo.training.parallel import mean_step
-from hybridstereo.training.run import TrainOptions, options_from_config, train
+from hybridstereo.training.run import train
 from hybridstereo.training.runfolder import RunFolder
 from hybridstereo.training.stages import Budget, TrainingDivergedError
 from hybridstereo.training.steps import HingeOptions, Step, structured_step

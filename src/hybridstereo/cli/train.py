@@ -262,8 +262,8 @@ def train(
     from ..engines.ranks import join
     from ..models.zoo import BEST_MODEL
     from ..training.interrupts import TerminatedError
+    from ..training.options import TrainOptions
     from ..training.remote import remote_judge
-    from ..training.run import TrainOptions
     from ..training.run import train as run
     from .training_progress import TrainingProgress
 

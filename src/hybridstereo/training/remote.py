@@ -21,7 +21,7 @@ from ..features import ConvLayer
 from ..kernels import Backend
 from ..model import ModelConfig, StereoModel
 from .gridsearch import Problem
-from .run import TrainOptions
+from .options import TrainOptions
 from .stages import MakeJudge
 from .validation import figures_of
 
