@@ -260,9 +260,10 @@ def test_only_one_module_imports_opencv():
         ("distributed", "engines.dask_workers"),
         ("dask", "engines.dask_workers"),
         ("mpi4py", "engines.mpi"),
+        ("fsspec", "io.url_files"),
     ],
 )
-def test_each_engine_is_imported_by_one_module(package, module):
+def test_each_extra_is_imported_by_one_module(package, module):
     """It says which extra to install where that fails; nobody else needs the extra."""
     importers = {
         importer
@@ -528,7 +529,11 @@ def test_talking_is_found(code, talks, flags):
     assert (prints(tree), names_flags(tree)) == (talks, flags)
 
 
-OPTIONAL = {"hybridstereo.engines.dask_workers", "hybridstereo.engines.mpi"}
+OPTIONAL = {
+    "hybridstereo.engines.dask_workers",
+    "hybridstereo.engines.mpi",
+    "hybridstereo.io.url_files",
+}
 """What needs an extra; importing the second one starts MPI."""
 
 # --- nothing happens too early ------------------------------------------------------------------
@@ -544,7 +549,8 @@ def run_python(code: str) -> str:
 
 def test_help_loads_nothing_heavy():
     """What keeps `hstereo --help` fast on any machine; the seconds themselves are not timed."""
-    heavy = "numpy", "numba", "cv2", "h5py", "llvmlite", "threadpoolctl", "distributed", "mpi4py"
+    heavy = "numpy", "numba", "cv2", "h5py", "llvmlite", "threadpoolctl", "distributed"
+    heavy += "mpi4py", "fsspec"
     code = f"""
 import sys
 from hybridstereo.cli import cli

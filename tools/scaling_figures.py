@@ -3,9 +3,12 @@
     python tools/scaling_figures.py                 # all figures, some minutes
     python tools/scaling_figures.py --only ranks
 
-Every worker and rank computes on one thread.  One and two are measured in turn, several times, and
-the best of each counts.  Beside the clock stand the seconds of all cores, which mean something on a
-busy machine, too; the load is printed.  Files are made in a temporary folder.
+Every worker computes on one thread, and every rank has one core, also the only one of a run without
+mpirun.  One and two are measured in turn, several times, and the best of each counts.  Beside two
+ranks stand two runs of one rank each that know nothing of each other: what these lose against one,
+the machine loses (caches, memory, clock), and the rest is what ranks cost.  Beside the clock stand
+the seconds of all cores, which mean something on a busy machine, too; the load is printed.  Files
+are made in a temporary folder.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hybridstereo.synthetic import SceneOptions
@@ -83,21 +87,32 @@ def workers_rate(scenes: Path, work: Path, workers: int, repeats: int) -> Rate:
     return Rate(rate, core_seconds() - before, len(lines))
 
 
-def ranks_rate(scenes: Path, work: Path, ranks: int, steps: int) -> Rate:
-    """`hstereo train` with a pair for each rank: the median of its steps."""
-    output = work / "run"
+def training(scenes: Path, output: Path, ranks: int, steps: int, core: int) -> subprocess.Popen:
+    """`hstereo train` with a pair for each rank; without others, on that core."""
     command = [*mpirun(ranks), *HSTEREO, "train", "middlebury", "--root", str(scenes), "-o",
                str(output), "--stage", "unary", "--layers", "3", "--filters", "100", "--steps",
                str(steps), "--val-fraction", "0", "--batch", str(ranks), "--disparities", "64",
                "--threads", "1", "--checkpoint-every", "1000"]  # fmt: skip
-    before = core_seconds()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed: {done.stderr}")
-    used = core_seconds() - before
-    lines = map(json.loads, (output / "log.jsonl").read_text().splitlines())
-    seconds = [line["seconds"] for line in lines if line["kind"] == "step"]
-    return Rate(ranks / statistics.median(seconds[2:]), used, ranks * steps)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if ranks == 1 and hasattr(os, "sched_setaffinity"):  # mpirun binds its ranks itself
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(process.pid, {cores[core % len(cores)]})
+    return process
+
+
+def ranks_rate(scenes: Path, work: Path, ranks: int, steps: int, runs: int = 1) -> Rate:
+    """The median of the steps of a run, or the sum over several runs at the same time."""
+    before, rate = core_seconds(), 0.0
+    outputs = [work / f"run{run}" for run in range(runs)]
+    started = [training(scenes, x, ranks, steps, core) for core, x in enumerate(outputs)]
+    for process, output in zip(started, outputs, strict=True):
+        _, err = process.communicate()
+        if process.returncode:
+            raise SystemExit(f"training failed: {err.decode()}")
+        lines = map(json.loads, (output / "log.jsonl").read_text().splitlines())
+        seconds = [line["seconds"] for line in lines if line["kind"] == "step"]
+        rate += ranks / statistics.median(seconds[2:])
+    return Rate(rate, core_seconds() - before, runs * ranks * steps)
 
 
 def exchange_seconds(megabytes: float = 1.1, rounds: int = 200) -> float:
@@ -155,15 +170,19 @@ def per_pair(short: Rate, long: Rate) -> float:
     return (long.core_seconds - short.core_seconds) / (long.pairs - short.pairs)
 
 
-def compare(name: str, found: dict[int, list[tuple[Rate, Rate]]]) -> None:
-    """Print what one and two do, from a short and a long run of each turn."""
-    rates, cores = [], []
-    for count, runs in found.items():
-        rates.append(max(long.pairs_per_second for _, long in runs))
-        cores.append(min(per_pair(short, long) for short, long in runs))
-        print(f"{name} {count}: {rates[-1]:.3f} pairs/s, {cores[-1]:.2f} core seconds/pair")
-    print(f"{name}: two do {rates[1] / rates[0]:.2f} times one on the clock; by the work of a pair"
-          f" it would be {2 * cores[0] / cores[1]:.2f} times on two idle cores")  # fmt: skip
+def compare(found: dict[str, list[tuple[Rate, Rate]]]) -> None:
+    """Print what each does, from a short and a long run of each turn, and against the first."""
+    rate = cores = 0.0
+    for name, runs in found.items():
+        best = max(long.pairs_per_second for _, long in runs)
+        work = min(per_pair(short, long) for short, long in runs)
+        against = ""
+        if rate:
+            against = (f": {best / rate:.2f} times one on the clock, {2 * cores / work:.2f} times"
+                       " by the work of a pair, as on two idle cores")  # fmt: skip
+        else:
+            rate, cores = best, work
+        print(f"{name}: {best:.3f} pairs/s, {work:.2f} core seconds/pair{against}", flush=True)
 
 
 def main() -> None:
@@ -189,20 +208,30 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         synthesize(folder / "scenes", 8, 1, SceneOptions(height=240, width=320, max_disparity=60))
-        for part, measure in (
-            ("workers", lambda n, at, k: workers_rate(folder / "scenes", at, n, k * given.repeats)),
-            ("ranks", lambda n, at, k: ranks_rate(folder / "scenes", at, n, k * given.steps)),
-        ):
+        workers = partial(workers_rate, folder / "scenes")
+        ranks = partial(ranks_rate, folder / "scenes")
+        kinds = {
+            "workers": {
+                "one worker": lambda at, k: workers(at, 1, k * given.repeats),
+                "two workers": lambda at, k: workers(at, 2, k * given.repeats),
+            },
+            "ranks": {
+                "one rank": lambda at, k: ranks(at, 1, k * given.steps),
+                "two ranks": lambda at, k: ranks(at, 2, k * given.steps),
+                "two runs of one rank": lambda at, k: ranks(at, 1, k * given.steps, runs=2),
+            },
+        }
+        for part, measures in kinds.items():
             if part not in parts:
                 continue
-            found: dict[int, list[tuple[Rate, Rate]]] = {1: [], 2: []}
+            found: dict[str, list[tuple[Rate, Rate]]] = {kind: [] for kind in measures}
             for turn in range(given.rounds):
-                for count, runs in found.items():
-                    places = [folder / f"{part}{turn}{count}{k}" for k in (1, 3)]
+                for kind, measure in measures.items():
+                    places = [folder / f"{turn} {kind} {k}" for k in (1, 3)]
                     for place in places:
                         place.mkdir()
-                    runs.append((measure(count, places[0], 1), measure(count, places[1], 3)))
-            compare(part, found)
+                    found[kind].append((measure(places[0], 1), measure(places[1], 3)))
+            compare(found)
     if "exchange" in parts:
         inside = [sys.executable, __file__, "--inside"]
         subprocess.run([*mpirun(2), *inside], check=True)

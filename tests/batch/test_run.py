@@ -57,7 +57,7 @@ def test_only_what_is_missing_is_done_again(census, pairs_folder, work, tmp_path
     (tmp_path / "out/pictures/b.png").unlink()  # a run was killed between the files of a pair
     leftover = tmp_path / "out/.d.0123456789ab.hstereo.pfm"
     leftover.write_bytes(b"half")
-    monkeypatch.setattr("hybridstereo.batch.work._swept", set())
+    monkeypatch.setattr("hybridstereo.batch.places._swept", set())
     again = run_pairs(census, pairs_below(pairs_folder), replace(work, skip_existing=True))
     assert statuses(again) == {"a": "skipped", "b": "done", "c": "failed", "d": "skipped"}
     assert not leftover.exists()

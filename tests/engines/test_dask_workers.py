@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import pytest
 from support.commands import run
-from support.engine_jobs import Square
+from support.engine_jobs import Square, Where
 
 from hybridstereo.cli import main
 from hybridstereo.errors import InputError, StereoError
@@ -123,6 +123,18 @@ def test_results_in_order_and_prepared_once_for_each_process(engine, tmp_path):
     found = list(engine.results(Square(str(tmp_path)), range(40), in_order=True))
     assert found == [(x, x * x) for x in range(40)]
     assert 1 <= len(list(tmp_path.glob("prepared-*"))) <= 2
+
+
+def test_each_local_process_has_its_share_of_the_cores(engine):
+    """So that two processes do not use four threads on two cores; `--threads` says otherwise."""
+    from hybridstereo.engines.dask_workers import DaskWorkers
+
+    with DaskWorkers(workers=2) as shared:
+        found = [placement for _, placement in shared.results(Where(), range(12))]
+    assert {x.threads for x in found} == {max(len(os.sched_getaffinity(0)) // 2, 1)}
+    assert {x.processes for x in found} == {2}
+    assert {x.index for x in found} == {0, 1}  # which GPU each takes, too
+    assert {x.threads for _, x in engine.results(Where(), range(4))} == {1}
 
 
 def test_what_cannot_be_prepared_ends_the_work(engine, tmp_path):

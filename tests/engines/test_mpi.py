@@ -50,15 +50,16 @@ def training(scenes: Path, output: Path, *more: str) -> list[str]:
 def started(ranks: int, arguments: list[str]) -> subprocess.Popen:
     """`mpirun -n RANKS hstereo ARGUMENTS`, or without mpirun for one rank."""
     program = [sys.executable, "-m", "hybridstereo", *arguments]
-    environment = dict(os.environ)
     if ranks > 1:
-        help_text = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
-        open_mpi = "Open MPI" in help_text
-        allowed = ["--allow-run-as-root", "--oversubscribe"] if open_mpi else []
-        program = [MPIRUN, *allowed, "-n", str(ranks), *program]
-    return subprocess.Popen(
-        program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+        program = [*mpirun(ranks), *program]
+    return subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def mpirun(ranks: int) -> list[str]:
+    """What starts a program several times."""
+    help_text = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True).stdout
+    allowed = ["--allow-run-as-root", "--oversubscribe"] if "Open MPI" in help_text else []
+    return [MPIRUN, *allowed, "-n", str(ranks)]
 
 
 def finished(ranks: int, arguments: list[str]) -> tuple[int, str, str]:
@@ -118,6 +119,37 @@ def test_a_killed_rank_ends_the_job_and_the_run_resumes(scenes, tmp_path):
     code, _, err = finished(1, ["train", "--resume", "-o", str(run)])
     assert code == 0, err
     assert differences(tmp_path / "whole", run, UNARY_MODELS) == []
+
+
+def test_a_rank_that_waits_leaves_its_core_alone():
+    """The first waits two seconds for the second, in every kind of call."""
+    script = """
+import time
+import numpy as np
+from hybridstereo.engines.ranks import join
+
+ranks = join()
+calls = (
+    lambda: ranks.summed([np.ones(1000, np.float32)])[0][0],
+    lambda: len(ranks.gathered("x")),
+    lambda: ranks.first(lambda: 2),
+    lambda: ranks.most(ranks.rank + 1.0),
+)
+for call in calls:
+    if ranks.rank == 1:
+        time.sleep(0.5)
+    begun = time.process_time()
+    assert call() == 2
+    if ranks.rank == 0:
+        print(time.process_time() - begun)
+"""
+    done = subprocess.run(
+        [*mpirun(2), sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    seconds = [float(line) for line in done.stdout.splitlines()]
+    assert len(seconds) == 4
+    # `first` does not wait for the others, who wait for it.
+    assert max(seconds) < 0.2, seconds
 
 
 def rank_process(launcher: int, rank: int) -> int:

@@ -11,6 +11,29 @@ from pathlib import Path
 from hybridstereo.errors import InputError
 
 
+class Where:
+    """Says where each task is done, and waits so that all workers get some."""
+
+    def prepare(self, placement):
+        return placement
+
+    def call(self, prepared, task):
+        time.sleep(0.2)
+        return prepared
+
+    def describe(self, task):
+        return f"number {task}"
+
+    def known(self, task):
+        return None
+
+    def is_final(self, result):
+        return True
+
+    def failed(self, task, error):
+        raise error
+
+
 @dataclass(frozen=True)
 class Square:
     """Squares numbers; some take their worker with them, fail, or take long.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import InputError
+from ..io.urls import is_url
 from .pairs import Pair, PairSource, has_namesake
 from .views import FOLDERS, SCENES, SUFFIXES, is_image, right_view
 
@@ -109,8 +110,8 @@ def pairs_of_patterns(left: str, right: str) -> PairSource:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards, and is not simply the name of a file."""
-    return glob.has_magic(path) and not os.path.lexists(path)
+    """Whether a path has wildcards, and is not simply the name of a file; a URL has none."""
+    return glob.has_magic(path) and not os.path.lexists(path) and not is_url(path)
 
 
 def _as_regex(pattern: str) -> re.Pattern[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputError, shortened
-from ..io.files import explained
+from ..io.files import check_reachable, is_file, open_stream
+from ..io.urls import joined, local_name
 from .pairs import Pair, PairSource, checked_name, name_of
 
 EXPECTED = "Expected is a line left,right or left,right,name for each pair; a tab will do, too"
@@ -18,7 +19,7 @@ _LONGEST_LINE = 1 << 16  # bytes; two paths have 4096 each at most
 
 
 def listed_pairs(path: str | Path) -> PairSource:
-    """The pairs of a list file; paths in it are relative to its folder.
+    """The pairs of a list file, or of one at a URL; paths in it are relative to its folder.
 
     Blank lines and lines that start with ``#`` are skipped.  The first line may name the columns,
     in any order and with others between them; otherwise they are left, right and, if there is a
@@ -29,18 +30,15 @@ def listed_pairs(path: str | Path) -> PairSource:
     InputError
         If there is no such file.  Going through the pairs raises it for a line that is no pair.
     """
-    if not os.path.isfile(path):
+    name = str(local_name(path))
+    if not is_file(name):
         raise InputError(f"{path} does not exist or is not a file", EXPECTED)
 
     def find() -> Iterator[Pair]:
-        try:
-            stream = open(path, "rb")  # noqa: SIM115 - closed below, when the generator ends
-        except OSError as error:
-            raise explained(path, error, InputError) from error
-        with stream:
-            yield from read_pairs(stream, str(path), os.path.dirname(path))
+        with open_stream(name) as stream:
+            yield from read_pairs(stream, name, os.path.dirname(name))
 
-    return PairSource(str(path), find)
+    return PairSource(name, find)
 
 
 def streamed_pairs(stream: BinaryIO, described: str = "standard input") -> PairSource:
@@ -53,6 +51,7 @@ def streamed_pairs(stream: BinaryIO, described: str = "standard input") -> PairS
 
 def single_pair(left: str, right: str) -> PairSource:
     """One pair, as if it were a list of one line."""
+    left, right = str(local_name(left)), str(local_name(right))
     pair = Pair(name_of(left, right), left, right)
     return PairSource(f"{left} and {right}", lambda: iter((pair,)))
 
@@ -77,11 +76,11 @@ def read_pairs(stream: BinaryIO, described: str, base: str) -> Iterator[Pair]:
                 f"{where}: '{shortened(line.strip())}' is not {shortened(','.join(columns))}",
                 EXPECTED,
             )
-        yield Pair(
-            checked_name(name, where) if name else name_of(left, right, base),
-            os.path.join(base, left),
-            os.path.join(base, right),
-        )
+        name = checked_name(name, where) if name else name_of(left, right, base)
+        paths = joined(base, left), joined(base, right)
+        for path in paths:  # once, before the work, and not with every pair
+            check_reachable(path)
+        yield Pair(name, *paths)
 
 
 def _lines(stream: BinaryIO, described: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from ..errors import InputError, shortened
+from ..io.urls import is_url, joined, place_of
 from .views import SUFFIXES, right_view
 
 _LONGEST_NAME = 200  # in a message
@@ -31,7 +32,7 @@ class Pair:
     name
         A relative path without suffix, such as ``Teddy`` or ``seq1/000001``.
     left, right
-        Paths of the images.
+        Paths or URLs of the images.
     """
 
     name: str
@@ -135,7 +136,8 @@ def name_of(left: str, right: str, base: str | os.PathLike[str] = ".") -> str:
     That is the path of the left image below ``base``, without its suffix; its whole path if it lies
     elsewhere.  If the path does not suggest the right one (`right_view`), a hash of the latter
     follows: a left image may be matched with several.  The suffix stays where the folder has
-    another image that differs in nothing else.
+    another image that differs in nothing else; behind a URL nobody looks, which would take nine
+    questions for each pair.
 
     Parameters
     ----------
@@ -161,7 +163,7 @@ def name_of(left: str, right: str, base: str | os.PathLike[str] = ".") -> str:
         raise InputError(
             f"{shortened(left)} is a folder, not an image", "Give the files of both images"
         )
-    name = inside.name if has_namesake(os.path.join(base, left)) else inside.stem
+    name = inside.name if has_namesake(joined(base, left)) else inside.stem
     other = _below(right, base)
     if right_view(inside) != str(other):
         mark = blake2b(other.as_posix().encode(errors="surrogateescape"), digest_size=4)
@@ -171,7 +173,12 @@ def name_of(left: str, right: str, base: str | os.PathLike[str] = ".") -> str:
 
 def _below(path: str, base: str | os.PathLike[str]) -> PurePath:
     """A path relative to a folder; that from the root, without its slash, if it is elsewhere."""
-    absolute = Path(os.path.abspath(os.path.join(base, path)))
+    whole = joined(base, path)
+    if is_url(whole):
+        inside = PurePath(place_of(whole))
+        folder = place_of(os.fspath(base)) if is_url(base) else None
+        return inside.relative_to(folder) if folder and inside.is_relative_to(folder) else inside
+    absolute = Path(os.path.abspath(whole))
     folder = os.path.abspath(base)
     if absolute.is_relative_to(folder):
         return absolute.relative_to(folder)
@@ -180,6 +187,8 @@ def _below(path: str, base: str | os.PathLike[str]) -> PurePath:
 
 def has_namesake(image: str | os.PathLike[str]) -> bool:
     """Whether an image of another format has the same name: ``a.jpg`` beside ``a.png``."""
+    if is_url(image):
+        return False
     stem, suffix = os.path.splitext(os.fspath(image))
     others = [x.upper() if suffix.isupper() else x for x in SUFFIXES]
     return any(os.path.exists(stem + other) for other in others if other != suffix)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ..clock import OnStage
 from ..errors import InputError, OutputError, StereoError
-from ..io.atomic import check_distinct, create_folder, sweep_leftovers
+from ..io.atomic import check_distinct
+from ..io.files import is_file
 from ..io.images import read_image, read_pair
 from ..io.volumes import read_volume
 from ..labels import LabelRange, labels_for
@@ -29,6 +29,7 @@ from ..rig import RigSource, StereoRig
 from ..stereo import Stereo
 from .outputs import DepthFile, MatchedPair, Output, PointsFile
 from .pairs import Pair
+from .places import folder_of_results, sweep_once
 
 _ABOUT_LABELS = ("disparities", "min_disparity", "step", "paper_labels")
 
@@ -44,7 +45,7 @@ class PairWork:
     Attributes
     ----------
     folder
-        Where the results go.
+        Where the results go: a path or a URL.
     outputs
         What is written there.
     options
@@ -176,7 +177,7 @@ def load_pair(work: PairWork, pair: Pair) -> LoadedPair | PairOutcome:
     try:
         paths = work.paths(pair)
         for folder in sorted({os.path.dirname(path) for path in paths}):
-            _sweep_once(folder)
+            sweep_once(folder)
         if (there := skipped(work, pair)) is not None:
             return there
         source = None if work.rig is None else work.rig.renamed(pair.fill)
@@ -194,13 +195,13 @@ def load_pair(work: PairWork, pair: Pair) -> LoadedPair | PairOutcome:
             stated = source.stated_range() if work.options.disparities == "auto" else None
         return LoadedPair(pair, left, right, rig, stated)
     except (StereoError, MemoryError, OSError) as error:
-        return _failed(pair, error)
+        return failed_pair(pair, error)
 
 
 def skipped(work: PairWork, pair: Pair) -> PairOutcome | None:
     """That there is nothing to do, if all files of a pair exist and such pairs are left out."""
     paths = work.paths(pair)
-    if work.skip_existing and all(map(os.path.isfile, paths)):
+    if work.skip_existing and all(map(is_file, paths)):
         return PairOutcome(pair, "skipped", _by_kind(work, paths))
     return None
 
@@ -250,7 +251,7 @@ def match_pair(
             )
         kept = None if work.keep is None else work.keep(stereo, result)
     except (StereoError, MemoryError, OSError) as error:
-        return _failed(pair, error, findings)
+        return failed_pair(pair, error, findings)
     return MatchResult(MatchedPair(pair, loaded.left, result, loaded.rig), findings, kept)
 
 
@@ -263,10 +264,10 @@ def write_pair(work: PairWork, done: MatchResult | PairOutcome) -> PairOutcome:
     try:
         paths = work.paths(pair)
         for output, path in zip(work.outputs, paths, strict=True):
-            create_folder(Path(path).parent)
+            folder_of_results(os.path.dirname(path))
             beyond += output.write(path, done.matched)
     except (StereoError, MemoryError, OSError) as error:
-        return _failed(pair, error, findings)
+        return failed_pair(pair, error, findings)
     return PairOutcome(
         pair,
         "done",
@@ -357,11 +358,12 @@ def _by_kind(work: PairWork, paths: list[str]) -> dict[str, list[str]]:
     return files
 
 
-def _failed(
+def failed_pair(
     pair: Pair,
     error: StereoError | MemoryError | OSError,
     findings: list[Finding] | None = None,
 ) -> PairOutcome:
+    """What is told of a pair that failed."""
     if isinstance(error, MemoryError):
         error = StereoError(
             "Not enough memory", "Use fewer `disparities`, smaller images or `max_memory`"
@@ -370,14 +372,3 @@ def _failed(
         where = f"{error.filename}: " if error.filename else ""
         error = OutputError(f"{where}{error.strerror or error}")
     return PairOutcome(pair, "failed", error=error, findings=findings)
-
-
-# Folders of results that were looked through for what a killed run left; once is enough.
-_swept: set[str] = set()
-
-
-def _sweep_once(folder: str) -> None:
-    """Remove what an earlier run left half-written, also where this one writes nothing."""
-    if folder not in _swept:
-        _swept.add(folder)
-        sweep_leftovers(folder)

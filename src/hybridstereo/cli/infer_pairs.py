@@ -1,34 +1,25 @@
-"""`hstereo infer` on many pairs: which ones, where their results go, and how it went with each."""
+"""`hstereo infer` on many pairs: which ones, where their results go, and who matches them."""
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from functools import partial, wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import InputError
 from ..limits import COUNT
-from .check import finding_reports
 from .engines import opened_engine, scheduler_option, wants_engine, workers_option
-from .exits import EXIT_INCOMPLETE
-from .infer_depth import depth_request, rig_report
-from .infer_report import MANY_AT_ENDS, Tell, infer_report
+from .infer_depth import depth_request
+from .infer_report import Tell, infer_report
 from .infer_views import asked_views, right_name
 from .options import CommaSeparated, announce_device, compile_beside
-from .progress import Progress, format_duration
-from .text import with_flags
+from .pairs_report import tell_pairs
 
 if TYPE_CHECKING:
     from ..batch.outputs import Output
@@ -36,9 +27,6 @@ if TYPE_CHECKING:
     from ..batch.work import PairOutcome, PairWork
     from ..result import StereoResult
     from ..stereo import Stereo
-
-_NAMED = 3  # pairs that the closing lines name
-_FARTHER = "A --depth in .npy or .tif holds any depth."
 
 
 class _Shard(click.ParamType):
@@ -93,6 +81,12 @@ _OPTIONS = (
     ),
     scheduler_option,
     workers_option,
+    click.option(
+        "--return-results",
+        is_flag=True,
+        help="Have the workers of --scheduler or --workers return their files, and write them "
+        "here: for workers that cannot write to --out-dir.",
+    ),
 )
 _ONLY_FOR_MANY = {
     "formats": "--format",
@@ -100,6 +94,7 @@ _ONLY_FOR_MANY = {
     "shard": "--shard",
     "scheduler": "--scheduler",
     "workers": "--workers",
+    "return_results": "--return-results",
 }
 _OWN = ("pairs", "out_dir", *_ONLY_FOR_MANY)
 
@@ -173,8 +168,8 @@ def _infer_pairs(params: dict[str, Any]) -> None:
     """Match many pairs, with the parameters of `hstereo infer`."""
     compile_beside(params["device"], params["threads"])
     from ..batch.pairs import sharded
+    from ..batch.places import folder_of_results
     from ..batch.work import PairWork
-    from ..io.atomic import create_folder
     from ..options import MatchOptions
     from ..stereo import Stereo
 
@@ -183,10 +178,12 @@ def _infer_pairs(params: dict[str, Any]) -> None:
     total = source.count()  # which finds a faulty line of a list before the work, not after it
     if total == 0:
         raise _nothing_found(params, source)
-    folder = create_folder(Path(params["out_dir"]))
+    folder = folder_of_results(params["out_dir"])
     for output in outputs:
-        output.check(str(folder))
+        output.check(folder)
     remote = wants_engine(params["scheduler"], params["workers"])
+    if params["return_results"] and not remote:
+        raise click.UsageError("--return-results is about workers: give --scheduler or --workers.")
     stereo = Stereo(params["model"], params["device"], params["threads"])
     announce_device(params["device"])
     views = asked_views(params)
@@ -200,7 +197,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
             "Use `method=crf` or leave out `save_volume_crf`",
         )
     work = PairWork(
-        str(folder),
+        folder,
         outputs,
         options,
         rectify=params["rectify"],
@@ -220,7 +217,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         pairs = sharded(source, index, count)
         total = None if total is None else len(range(index - 1, total, count))
     run = partial(_on_workers, params) if remote else partial(_here, stereo)
-    _tell(partial(run, pairs, work), total, params["as_json"], params["quiet"])
+    tell_pairs(partial(run, pairs, work), total, params["as_json"], params["quiet"])
 
 
 def _here(
@@ -238,7 +235,7 @@ def _on_workers(
     """Match pairs on the workers that the parameters name."""
     from ..batch.remote import PairJob, run_pairs_on
 
-    job = PairJob(params["model"], params["device"], work)
+    job = PairJob(params["model"], params["device"], work, params["return_results"])
     with opened_engine(params["scheduler"], params["workers"], params["threads"], tell) as engine:
         assert engine is not None  # somebody asked for workers
         yield from run_pairs_on(engine, pairs, job)
@@ -326,151 +323,3 @@ def _outputs(params: dict[str, Any]) -> tuple[Output, ...]:
 def _kept(model: str, method: str, stereo: Stereo, result: StereoResult) -> dict[str, Any]:
     """What is told of a result."""
     return infer_report(stereo, result, model, method, {}, [], None)
-
-
-def _tell(
-    run: Callable[[Tell], Generator[PairOutcome, None, None]],
-    total: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Print each outcome when it is there, how far the work is, and how it went in all.
-
-    ``run`` begins the work, and may say something about it between the outcomes.  If ``quiet``,
-    only failures are told beside what goes to standard output.
-    """
-    begun = time.monotonic()
-    counts: Counter[str] = Counter()
-    notes = _Notes()
-    try:
-        with Progress(io.StringIO() if quiet else None) as progress, ExitStack() as stack:
-            _show(progress, counts, total, 0.0, "")
-            outcomes = stack.enter_context(closing(run(progress.message)))
-            for outcome in outcomes:
-                counts[outcome.status] += 1
-                if as_json:
-                    click.echo(json.dumps(_report(outcome)))
-                fail = partial(click.echo, err=True) if quiet else progress.message
-                _tell_outcome(outcome, as_json, progress.message, fail)
-                notes.add(outcome)
-                seconds = time.monotonic() - begun
-                _show(progress, counts, total, seconds, outcome.pair.name)
-    except KeyboardInterrupt:
-        click.echo(
-            f"hstereo: stopped after {_counted(counts['done'])}; with --skip-existing the same "
-            "command goes on from there.",
-            err=True,
-        )
-        raise
-    if not quiet:
-        notes.tell()
-        _tell_sum(counts, time.monotonic() - begun)
-    if counts["failed"]:
-        click.get_current_context().exit(EXIT_INCOMPLETE)
-
-
-def _show(
-    progress: Progress, counts: Counter[str], total: int | None, seconds: float, name: str
-) -> None:
-    """How far the work is; pairs that were skipped took no time and count as if they were not."""
-    worked = counts["done"] + counts["failed"]
-    rate = f"  {worked / seconds:.2g} pairs/s" if worked and seconds > 0 else ""
-    if total is None:
-        progress.stage(f"{_counted(worked)}{rate}")
-        return
-    left = total - counts["skipped"]
-    fraction = worked / left if left else 1.0
-    progress.advance(fraction, f"{counts.total()}/{total} {name}{rate}".rstrip())
-
-
-def _tell_outcome(outcome: PairOutcome, as_json: bool, tell: Tell, fail: Tell) -> None:
-    """What is written, on standard output, and what is wrong, on standard error."""
-    command, name = click.get_current_context().command, outcome.pair.name
-    if outcome.error is not None:
-        problem = with_flags(str(outcome.error), command)
-        fail(f"hstereo: {name} failed: {problem}")
-        return
-    for finding in outcome.findings or ():
-        tell(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
-    if not as_json and outcome.status == "done":
-        for files in outcome.files.values():
-            for path in files:
-                click.echo(path)
-
-
-def _report(outcome: PairOutcome) -> dict[str, Any]:
-    """The line that ``--json`` prints about a pair."""
-    pair, error = outcome.pair, outcome.error
-    about = {"name": pair.name, "left": pair.left, "right": pair.right, "status": outcome.status}
-    if error is not None:
-        command = click.get_current_context().command
-        hint = None if error.hint is None else with_flags(error.hint, command)
-        return {**about, "error": with_flags(error.message, command), "hint": hint}
-    written = {
-        "outputs": {kind: files[0] for kind, files in outcome.files.items()},
-        "files": [path for files in outcome.files.values() for path in files],
-    }
-    if outcome.status == "skipped":
-        return {**about, **written}
-    findings = outcome.findings
-    check = None if findings is None else finding_reports(findings)
-    return {
-        **about,
-        **outcome.kept,
-        **written,
-        "check": check,
-        "rig": rig_report(outcome.rig),
-    }
-
-
-class _Notes:
-    """What is said once, after all pairs, and not again and again."""
-
-    def __init__(self) -> None:
-        self._at_ends: list[str] = []
-        self._not_found: list[str] = []
-        self._beyond: list[str] = []
-        self._no_unit: list[str] = []
-
-    def add(self, outcome: PairOutcome) -> None:
-        """Remember a pair whose range may be wrong."""
-        if outcome.status != "done":
-            return
-        labels = outcome.kept["labels"]
-        if labels["at_ends"] > MANY_AT_ENDS:
-            self._at_ends.append(outcome.pair.name)
-        if labels["from"] == "model":
-            self._not_found.append(outcome.pair.name)
-        if outcome.beyond:
-            self._beyond.append(outcome.pair.name)
-        if outcome.rig is not None and not outcome.rig.unit_known:
-            self._no_unit.append(outcome.pair.name)
-
-    def tell(self) -> None:
-        """Say it."""
-        ranges = "If that is wrong, give --disparities and --min-disparity."
-        for names, problem, advice in (
-            (self._not_found, "showing too little to find the range, the model's searched", ranges),
-            (self._at_ends, "with many pixels at an end of the range, maybe too short", ranges),
-            (self._beyond, "with points beyond 65.535 m, as far as 16 bits reach", _FARTHER),
-            (self._no_unit, "whose baseline was taken for millimetres", "Else give --unit."),
-        ):
-            if names:
-                some = ", ".join(names[:_NAMED]) + (" ..." if len(names) > _NAMED else "")
-                click.echo(
-                    f"hstereo: {_counted(len(names))} {problem} ({some}). {advice}", err=True
-                )
-
-
-def _tell_sum(counts: Counter[str], seconds: float) -> None:
-    parts = [f"{counts[x]} {x}" for x in ("done", "skipped", "failed") if counts[x]]
-    rate = f", {counts['done'] / seconds:.2g} pairs/s" if counts["done"] and seconds > 0 else ""
-    click.echo(
-        f"hstereo: {_counted(counts.total())}: {', '.join(parts) or 'nothing to do'} in "
-        f"{format_duration(seconds)}{rate}",
-        err=True,
-    )
-
-
-def _counted(number: int) -> str:
-    return f"{number} pair" if number == 1 else f"{number} pairs"

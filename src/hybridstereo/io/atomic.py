@@ -21,6 +21,7 @@ from pathlib import Path
 
 from hybridstereo.errors import OutputError
 from hybridstereo.io.locks import try_lock
+from hybridstereo.io.urls import is_url, local_name
 
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space or choose another folder",
@@ -46,7 +47,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     Parameters
     ----------
     path
-        Where the file will be written.
+        Where the file will be written; of a URL only its kind is checked.
 
     Returns
     -------
@@ -59,6 +60,12 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         If the folder is missing or not writable, or `path` is something other than a file.
 
     """
+    if is_url(path):
+        from hybridstereo.io.url_files import check_url_writable
+
+        check_url_writable(os.fspath(path))
+        return Path(path)
+    path = local_name(path)
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -120,9 +127,9 @@ def check_distinct(
     files = [
         [str(x) for x in paths if x is not None and str(x) != "-"] for paths in (inputs, outputs)
     ]
-    taken = {os.path.realpath(path): "an input" for path in files[0]}
+    taken = {os.path.realpath(local_name(path)): "an input" for path in files[0]}
     for path in files[1]:
-        place = os.path.realpath(path)
+        place = os.path.realpath(local_name(path))
         if place in taken:
             raise OutputError(f"{path} is {taken[place]} already", hint="Choose another name")
         taken[place] = "an output"
@@ -140,12 +147,14 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     Parameters
     ----------
     path
-        Where the finished file will be.
+        Where the finished file will be; a URL gets it when it is complete
+        (`hybridstereo.io.url_files.write_url`).
 
     Yields
     ------
     Path
-        An empty, hidden file in the same folder and with the same suffix as `path`.
+        An empty, hidden file in the same folder and with the same suffix as `path`; for a URL, one
+        in a temporary folder.
 
     Raises
     ------
@@ -158,6 +167,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     temporary.write_bytes(data)
 
     """
+    if is_url(path):
+        from hybridstereo.io.url_files import write_url
+
+        with write_url(os.fspath(path)) as local:
+            yield local
+        return
     target = check_writable(path)
     if target.parent not in _swept:
         sweep_leftovers(target.parent)

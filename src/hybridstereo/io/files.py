@@ -1,4 +1,4 @@
-"""Whole files and standard input as bytes: regular files only, and never more than expected."""
+"""Whole files, URLs and standard input as bytes: only regular files, never more than expected."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 from hybridstereo.errors import InputError, StereoError
+from hybridstereo.io.urls import is_url, local_name
 
 COPY_AGAIN = "Copy, download or export the file again"
 
@@ -43,6 +45,10 @@ def checked_size(
     StereoError
         If there is no such file, it is something else than a file, empty or too large.
     """
+    if is_url(path):
+        raise error(
+            f"{path} is a URL, but such files are only read from a disk", hint="Copy it to one"
+        )
     try:
         status = os.stat(path)
     except (OSError, ValueError) as failure:
@@ -67,7 +73,12 @@ def checked_size(
 def read_file(
     path: str | os.PathLike[str], max_bytes: int, error: type[StereoError] = InputError
 ) -> bytes:
-    """Read a whole regular file; parameters and errors as for `checked_size`."""
+    """Read a whole regular file, or a URL; parameters and errors as for `checked_size`."""
+    if is_url(path):
+        from hybridstereo.io.url_files import read_url
+
+        return read_url(os.fspath(path), max_bytes, error)
+    path = local_name(path)
     size = checked_size(path, max_bytes, error)
     try:
         with open(path, "rb") as stream:
@@ -76,13 +87,54 @@ def read_file(
         raise explained(path, failure, error) from failure
 
 
+def check_reachable(path: str) -> None:
+    """Refuse a URL of a kind that nothing here can read; other names are not looked at.
+
+    Raises
+    ------
+    StereoError
+        With what to install.
+    """
+    if is_url(path):
+        from hybridstereo.io.url_files import check_url
+
+        check_url(path)
+
+
+def is_file(path: str) -> bool:
+    """Whether there is a file of that name, or at that URL."""
+    if is_url(path):
+        from hybridstereo.io.url_files import is_url_file
+
+        return is_url_file(path)
+    return os.path.isfile(local_name(path))
+
+
+def open_stream(path: str) -> BinaryIO:
+    """A file, or a URL, that is read part by part.
+
+    Raises
+    ------
+    InputError
+        If there is no such file.
+    """
+    if is_url(path):
+        from hybridstereo.io.url_files import open_url
+
+        return open_url(path)
+    try:
+        return open(local_name(path), "rb")
+    except OSError as failure:
+        raise explained(path, failure, InputError) from failure
+
+
 def read_bytes(source: str | Path, max_bytes: int) -> bytes:
     """Read a whole file, or standard input if `source` is ``-``.
 
     Parameters
     ----------
     source
-        A path or ``-``.
+        A path, a URL or ``-``.
     max_bytes
         The most that is read; a longer input is refused.
 
