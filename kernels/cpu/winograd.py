@@ -364,7 +364,11 @@ def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
     return np.zeros((_POINTS, size_of_sums(outputs, inputs, dtype)), dtype)
 
 
-backward_scratch = scratch
+def backward_scratch(
+    taps: tuple[int, int, int, int], dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same as of `scratch`: M has the points of x before it has those of dx."""
+    return scratch(taps, dtype)
 
 
 @compiled(nogil=True)
@@ -386,7 +390,6 @@ def backward_rows(
             # Of each patch its first rows and columns, so that every pixel counts once.
             add_pixels(strip, side, side * tiles, wide * outputs, V[_POINTS, 0], dbias)
             _input_to_points(strip, 0, wide * outputs, side, tiles, V)
-            # The points of x are where those of dx come afterwards: less to keep in cache.
             _tiles_to_points(x, top, left, side, tiles, strip, M)
             for k in range(_POINTS):
                 multiply_transposed(V[k], tiles, M[k], sums[k])
