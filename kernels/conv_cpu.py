@@ -27,7 +27,7 @@ from .cpu.tiles import Plan
 from .cpu.workers import one_blas_thread, run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker processes at a time
-_CHUNK = 16384  # pixels, at least, whose kernel gradients a worker sums up by itself
+_CHUNK = 16384  # pixels, at least, of whose gradients a worker sums up the kernels' by itself
 
 _BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
@@ -62,31 +62,6 @@ def _contiguous(*arrays: np.ndarray | None) -> list[Any]:
 # ---------------------------------------------------------------- forward
 
 
-def _convolve(
-    algorithm: ModuleType, plan: Plan, image: np.ndarray, y: np.ndarray | None, padded: bool
-) -> np.ndarray:
-    """Correlate an image or, given the values y of tanh, a gradient; see `tiles.cut_strip`.
-
-    ``padded`` adds zeros on all sides, so that the result is larger than the image.
-    """
-    kh, kw, _, outputs = plan.taps
-    padding = (kh - 1, kw - 1) if padded else (0, 0)
-    height = image.shape[0] + 2 * padding[0] - kh + 1
-    width = image.shape[1] + 2 * padding[1] - kw + 1
-    result = buffers.empty((height, width, outputs), image.dtype)
-
-    def worker(bands: Iterator[tuple[int, int]]) -> None:
-        scratch = algorithm.scratch(plan.taps, image.dtype)
-        for first, last in bands:
-            algorithm.convolve_rows(
-                plan, image, image if y is None else y, y is not None, padding,
-                first, last, scratch, result,
-            )  # fmt: skip
-
-    run_tiles(worker, _row_bands(height, -(-_BAND // width), algorithm.tile_side(plan.taps)))
-    return result
-
-
 def conv_forward(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, activate: bool
 ) -> np.ndarray:
@@ -109,7 +84,17 @@ def conv_forward(
     x, weight, bias = _contiguous(x, weight, bias)
     algorithm = algorithm_of(weight)
     plan = _prepared(algorithm, _rotated(weight), bias, activate)
-    return _convolve(algorithm, plan, x, None, padded=False)
+    kh, kw, _, outputs = plan.taps
+    height, width = x.shape[0] - kh + 1, x.shape[1] - kw + 1
+    result = buffers.empty((height, width, outputs), x.dtype)
+
+    def worker(bands: Iterator[tuple[int, int]]) -> None:
+        scratch = algorithm.scratch(plan.taps, x.dtype)
+        for first, last in bands:
+            algorithm.convolve_rows(plan, x, x, False, (0, 0), first, last, scratch, result)
+
+    run_tiles(worker, _row_bands(height, -(-_BAND // width), algorithm.tile_side(plan.taps)))
+    return result
 
 
 # ---------------------------------------------------------------- a whole network
@@ -236,39 +221,6 @@ def network_forward(
 # ---------------------------------------------------------------- backward
 
 
-def _weight_gradient(
-    algorithm: ModuleType,
-    taps: tuple[int, int, int, int],
-    dy: np.ndarray,
-    y: np.ndarray | None,
-    x: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gradients of the kernels (O, I, kh, kw) and of the biases (O,)."""
-    height, width, outputs = dy.shape
-    bands = _row_bands(height, -(-_CHUNK // width), algorithm.tile_side(taps))
-    sums = [algorithm.empty_sums(taps, x.dtype) for _ in bands]
-    dbias = np.zeros((len(bands), outputs))
-
-    def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
-        scratch = algorithm.scratch(taps, x.dtype)
-        for chunk, (first, last) in chunks:
-            algorithm.gradient_rows(
-                taps, x, dy, dy if y is None else y, y is not None,
-                first, last, scratch, sums[chunk], dbias[chunk],
-            )  # fmt: skip
-
-    # Every chunk has its own sums, added in their order afterwards: the result does not depend
-    # on which thread took which chunk.
-    run_tiles(worker, enumerate(bands))
-    total = sums[0]
-    for of_chunk in sums[1:]:
-        total += of_chunk
-    with one_blas_thread():
-        dtaps = algorithm.kernels_from_sums(total, taps)
-    dweight = dtaps[::-1, ::-1].transpose(3, 2, 0, 1)
-    return np.ascontiguousarray(dweight), dbias.sum(axis=0).astype(x.dtype)
-
-
 def conv_backward(
     dy: np.ndarray,
     x: np.ndarray,
@@ -298,10 +250,30 @@ def conv_backward(
     """
     dy, x, weight, tanh_values = _contiguous(dy, x, weight, y if activate else None)
     algorithm = algorithm_of(weight)
-    dx = None
-    if need_dx:
-        # The gradient of a convolution is a correlation with the same kernels, channels swapped.
-        plan = _prepared(algorithm, weight.transpose(2, 3, 0, 1), None, False)
-        dx = _convolve(algorithm, plan, dy, tanh_values, padded=True)
-    taps = (*weight.shape[2:], weight.shape[1], weight.shape[0])
-    return dx, *_weight_gradient(algorithm, taps, dy, tanh_values, x)
+    # The gradient of a convolution is a correlation with the same kernels, channels swapped.
+    plan = _prepared(algorithm, weight.transpose(2, 3, 0, 1), None, False)
+    height, width, _ = x.shape
+    dx = buffers.empty(x.shape if need_dx else (0, 0, 0), x.dtype)
+    bands = _row_bands(height, -(-_CHUNK // width), algorithm.tile_side(plan.taps))
+    sums = [algorithm.empty_sums(plan.taps, x.dtype) for _ in bands]
+    dbias = np.zeros((len(bands), dy.shape[2]))
+    derivative, values = tanh_values is not None, dy if tanh_values is None else tanh_values
+
+    def worker(chunks: Iterator[tuple[int, tuple[int, int]]]) -> None:
+        scratch = algorithm.backward_scratch(plan.taps, x.dtype)
+        for chunk, (first, last) in chunks:
+            algorithm.backward_rows(
+                plan, x, dy, values, derivative, first, last, need_dx,
+                scratch, dx, sums[chunk], dbias[chunk],
+            )  # fmt: skip
+
+    # Every chunk has its own sums, added in their order afterwards: the result does not depend
+    # on which thread took which chunk.
+    run_tiles(worker, enumerate(bands))
+    total = sums[0]
+    for of_chunk in sums[1:]:
+        total += of_chunk
+    with one_blas_thread():
+        dtaps = algorithm.kernels_from_sums(total, plan.taps)
+    dweight = np.ascontiguousarray(dtaps.transpose(2, 3, 0, 1))
+    return dx if need_dx else None, dweight, dbias.sum(axis=0).astype(x.dtype)

@@ -353,8 +353,8 @@ NAMESAKES = {
     ("kernels", "training.losses"): ({"augment_costs", "cross_entropy", "task_loss"}, _CALLS_IT),
     ("kernels.cpu.direct", "kernels.cpu.winograd"): (
         {
-            "convolve_rows", "empty_sums", "gradient_rows", "kernels_from_sums", "prepare",
-            "scratch", "tile_side",
+            "backward_rows", "backward_scratch", "convolve_rows", "empty_sums",
+            "kernels_from_sums", "prepare", "scratch", "tile_side",
         },
         "two ways to convolve with one interface",
     ),

@@ -20,9 +20,10 @@ from .products import (
     multiply_transposed,
     pack,
     padded_columns,
-    padded_rows,
+    size_of_sums,
+    unpack_sums,
 )
-from .tiles import Plan, cut_strip, finish
+from .tiles import Plan, add_pixels, cut_strip, finish
 
 _TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
 
@@ -47,7 +48,8 @@ def scratch(
     strip = np.zeros(max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs), dtype)
     # More rows than pixels, because `multiply_transposed` reads a little past the end.
     windows = np.zeros((_TILE + TILE_ROWS, kh * kw * inputs), dtype)
-    product = np.zeros((_TILE, padded_columns(outputs, dtype)), dtype)
+    # One row more, for the sum of a tile's pixels.
+    product = np.zeros((_TILE + 1, padded_columns(outputs, dtype)), dtype)
     return strip, windows, product
 
 
@@ -104,36 +106,76 @@ def convolve_rows(
             finish(strip[: pixels * outputs], plan.activate, row[left * outputs :])
 
 
+# ---------------------------------------------------------------- backward
+
+
 def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
-    """Zeros to which `gradient_rows` adds the gradient of the kernels."""
-    kh, kw, inputs, outputs = taps
-    return np.zeros((padded_rows(kh * kw * inputs), padded_columns(outputs, dtype)), dtype)
+    """Zeros to which `backward_rows` adds the gradient of the kernels."""
+    kh, kw, outputs, inputs = taps
+    return np.zeros(size_of_sums(kh * kw * inputs, outputs, dtype), dtype)
+
+
+def backward_scratch(taps: tuple[int, int, int, int], dtype: np.dtype) -> Any:
+    """The scratch of one worker for dx, and for the gradient of the kernels."""
+    kh, kw, outputs, inputs = taps
+    return scratch(taps, dtype), scratch((kh, kw, inputs, outputs), dtype)
+
+
+def backward_rows(
+    plan: Any, x: Any, dy: Any, y: Any, derivative: bool, first: int, last: int, need_dx: bool,
+    buffers: Any, dx: Any, sums: Any, dbias: Any,
+) -> None:  # fmt: skip
+    """Rows ``first`` to ``last`` - 1 of dx, and what belongs to them of the other gradients.
+
+    Parameters
+    ----------
+    plan
+        From `prepare` with taps (kh, kw, O, I): dx is a correlation of dz, the gradient before
+        tanh, with the kernels as they are.
+    x
+        The input (H, W, I) of the convolution.
+    dy, y, derivative
+        As in `tiles.cut_strip`.
+    buffers
+        From `backward_scratch`.
+    dx, sums, dbias
+        (H, W, I), not written if ``need_dx`` is false; from `empty_sums`; (O,), float64.
+    """
+    kh, kw = plan.taps[:2]
+    for_dx, for_kernels = buffers
+    if need_dx:
+        convolve_rows(plan, dy, y, derivative, (kh - 1, kw - 1), first, last, for_dx, dx)
+    _gradient_rows(
+        (kh, kw), x, dy, y, derivative, first, min(last, len(dy)), for_kernels, sums, dbias
+    )
 
 
 @compiled(nogil=True)
-def gradient_rows(
-    taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
+def _gradient_rows(
+    taps: tuple[int, int], x: Any, dy: Any, y: Any, derivative: bool,
     first: int, last: int, buffers: Any, sums: Any, dbias: Any,
 ) -> None:  # fmt: skip
     """Add the gradients of kernels and biases from rows ``first`` to ``last`` - 1 of dy."""
-    kh, kw, inputs, outputs = taps
+    kh, kw = taps
+    inputs = x.shape[2]
     strip, windows, dz = buffers
-    width = dy.shape[1]
+    width, outputs = dy.shape[1:]
     for r in range(first, last):
         for left in range(0, width, _TILE):
             pixels = min(width - left, _TILE)
             cut_strip(dy, y, derivative, r, left, 1, pixels, strip)
+            add_pixels(strip, 1, pixels, 0, dz[_TILE], dbias)
             for p in range(pixels):
                 source, target = strip[p * outputs : (p + 1) * outputs], dz[p]
                 for o in range(outputs):
                     target[o] = source[o]
-                    dbias[o] += source[o]
             cut_strip(x, x, False, r, left, kh, pixels + kw - 1, strip)
             _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
             multiply_transposed(windows, pixels, dz, sums)
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
-    """The gradient (kh, kw, I, O) from the sums of `gradient_rows`."""
-    kh, kw, inputs, outputs = taps
-    return sums[: kh * kw * inputs, :outputs].reshape(taps)
+    """The gradient (kh, kw, O, I) of the taps from the sums of `backward_rows`."""
+    kh, kw, outputs, inputs = taps
+    windows = unpack_sums(sums, kh * kw * inputs, outputs).reshape(kh, kw, inputs, outputs)
+    return windows[::-1, ::-1].swapaxes(2, 3)

@@ -4,10 +4,10 @@ Thousands of small matrices are multiplied by the same kernels.  BLAS copies bot
 order of its own in every call, which costs a fifth of the time at these sizes; here the kernels are
 brought into that order once (`pack`) and the other factor is read in place.
 
-A block of the product stays in twelve registers while the loop runs over the inner dimension:
-4 rows by 3 vectors, or 6 by 2.  LLVM does not find such a blocking by itself, and it spills half of
-the registers if it is spelled out in Python; so the loop is written in the terms of LLVM.  With 100
-channels it reaches 95 % of the multiply-adds that a Zen 4 can do.
+A block of the product stays in twelve registers while the loop runs over the inner dimension: 3
+rows by 4 vectors, 4 by 3, or 6 by 2.  LLVM does not find such a blocking by itself, and it spills
+half of the registers if it is spelled out in Python; so the loop is written in the terms of LLVM.
+With 100 channels it reaches 95 % of the multiply-adds that a Zen 4 can do.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ __all__ = [
     "BLOCK_ROWS",
     "BLOCK_VECTORS",
     "TILE_ROWS",
-    "block_of_three", "multiply", "multiply_transposed", "pack", "padded_columns", "padded_rows",
+    "block_of_three", "multiply", "multiply_transposed", "pack", "padded_columns", "size_of_sums",
+    "unpack_sums",
 ]  # fmt: skip
 
 # A block has 12 sums: enough to hide the latency of the multiply-add, few enough to leave registers
-# for the factors.  Columns of the product are cut into blocks of three vectors, and into one or two
-# of two vectors for the rest.  Those of one vector need more addresses than there are registers and
-# reach half the speed; they serve products of up to 8 columns only.
+# for the factors.  Columns of the product are cut into blocks of three vectors, and one or two of
+# four if that leaves no rest.  Blocks of two vectors need more loads and reach 94 GFLOP/s where the
+# others reach 105; they serve what is left of 2 and 5 vectors only.
 _SUMS = 12
 BLOCK_VECTORS = 3
 BLOCK_ROWS = _SUMS // BLOCK_VECTORS
@@ -147,27 +148,32 @@ def _block_of(vectors: int) -> Any:
     return block
 
 
-block_of_three, _block_of_two, _block_of_one = _block_of(3), _block_of(2), _block_of(1)
+_block_of_four, block_of_three, _block_of_two = _block_of(4), _block_of(3), _block_of(2)
 
 
 # ---------------------------------------------------------------- products
 
 
 def padded_columns(columns: int, dtype: np.dtype) -> int:
-    """Columns of a product: the next multiple of a vector's lanes."""
+    """Columns of a product: the next multiple of a vector's lanes, two vectors at least."""
     lanes = numbers_per_vector(dtype)
-    return -(-columns // lanes) * lanes
-
-
-def padded_rows(rows: int) -> int:
-    """Rows of a product: the next multiple of `TILE_ROWS`."""
-    return -(-rows // TILE_ROWS) * TILE_ROWS
+    return max(-(-columns // lanes), 2) * lanes
 
 
 @register_jitable
 def _vectors_of_next_block(left: int) -> int:
-    """How many of the vectors that are left in a row of a product go into the next block."""
-    return 2 if left in (2, 4) else min(left, BLOCK_VECTORS)
+    """How many of the vectors, two or more, that are left in a row go into the next block."""
+    return 4 if left in (4, 8) else min(left, BLOCK_VECTORS)
+
+
+def _column_blocks(columns: int, lanes: int) -> list[tuple[int, int]]:
+    """First column and vectors of each block of columns."""
+    blocks, column = [], 0
+    while column < columns:
+        vectors = _vectors_of_next_block((columns - column) // lanes)
+        blocks.append((column, vectors))
+        column += vectors * lanes
+    return blocks
 
 
 def pack(matrices: np.ndarray) -> np.ndarray:
@@ -182,34 +188,33 @@ def pack(matrices: np.ndarray) -> np.ndarray:
     filled = np.zeros((*batch, depth, padded_columns(columns, matrices.dtype)), matrices.dtype)
     filled[..., :columns] = matrices
     lanes = numbers_per_vector(matrices.dtype)
-    ends, left = [], filled.shape[-1] // lanes
-    while left:
-        left -= _vectors_of_next_block(left)
-        ends.append(filled.shape[-1] - left * lanes)
-    blocks = np.split(filled, ends[:-1], axis=-1)
+    begins = [column for column, _ in _column_blocks(filled.shape[-1], lanes)]
+    blocks = np.split(filled, begins[1:], axis=-1)
     return np.concatenate([block.reshape(*batch, -1) for block in blocks], axis=-1)
 
 
-@register_jitable
-def _multiply_blocks(
-    a: Any, row: int, step: int, b: Any, packed: bool, rows: int, depth: int, c: Any
-) -> None:
-    """Compute c (rows, columns) block by block; the strides are those of `_block_of`."""
-    lanes, columns = vector_lanes(c), c.shape[1]
-    column = 0
-    while column < columns:
-        vectors = _vectors_of_next_block((columns - column) // lanes)
-        start = column * depth if packed else column
-        line = vectors * lanes if packed else columns
-        for r in range(0, rows, _SUMS // vectors):
-            at, to, add = r * row, r * columns + column, not packed
-            if vectors == BLOCK_VECTORS:
-                block_of_three(a, at, row, step, b, start, line, lanes, depth, c, to, columns, add)
-            elif vectors == 2:
-                _block_of_two(a, at, row, step, b, start, line, lanes, depth, c, to, columns, add)
-            else:
-                _block_of_one(a, at, row, step, b, start, line, lanes, depth, c, to, columns, add)
-        column += vectors * lanes
+def _rows_in_blocks(rows: int, vectors: int) -> int:
+    height = _SUMS // vectors
+    return -(-rows // height) * height
+
+
+def size_of_sums(rows: int, columns: int, dtype: np.dtype) -> int:
+    """Numbers that the sum (rows, columns) of `multiply_transposed` takes."""
+    lanes = numbers_per_vector(dtype)
+    blocks = _column_blocks(padded_columns(columns, dtype), lanes)
+    return sum(_rows_in_blocks(rows, vectors) * vectors * lanes for _, vectors in blocks)
+
+
+def unpack_sums(sums: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """The sums (..., rows, columns) of `multiply_transposed` from (..., size_of_sums)."""
+    lanes = numbers_per_vector(sums.dtype)
+    parts, begin = [], 0
+    for _, vectors in _column_blocks(padded_columns(columns, sums.dtype), lanes):
+        shape = _rows_in_blocks(rows, vectors), vectors * lanes
+        part = sums[..., begin : begin + shape[0] * shape[1]]
+        parts.append(part.reshape(*sums.shape[:-1], *shape)[..., :rows, :])
+        begin += shape[0] * shape[1]
+    return np.concatenate(parts, axis=-1)[..., :columns]
 
 
 @register_jitable
@@ -226,7 +231,7 @@ def multiply(a: Any, rows: int, panels: Any, c: Any) -> None:
         (R, padded_columns(N)); its further rows and columns are overwritten as well.
     """
     depth = a.shape[1]
-    _multiply_blocks(a, depth, 1, panels, True, rows, depth, c)
+    _multiply_blocks(a, depth, 1, panels, True, rows, depth, c.shape[1], c)
 
 
 @register_jitable
@@ -240,7 +245,31 @@ def multiply_transposed(a: Any, depth: int, b: Any, c: Any) -> None:
     b
         (D, columns), columns a multiple of `vector_lanes`.
     c
-        (R, columns), R >= rows a multiple of `TILE_ROWS`; its further rows are overwritten.
+        (size_of_sums(rows, columns),), block by block: `unpack_sums` brings them into order.  It is
+        too large for a near cache, and comes from a far one in time if it is read from end to end.
     """
     rows = a.shape[1]
-    _multiply_blocks(a, 1, rows, b, False, rows, depth, c)
+    _multiply_blocks(a, 1, rows, b, False, rows, depth, b.shape[1], c)
+
+
+@register_jitable
+def _multiply_blocks(
+    a: Any, row: int, step: int, b: Any, packed: bool, rows: int, depth: int, columns: int, c: Any
+) -> None:
+    """Compute c (rows, columns) block by block; the strides are those of `_block_of`."""
+    lanes = vector_lanes(c)
+    column, place = 0, 0
+    while column < columns:
+        vectors = _vectors_of_next_block((columns - column) // lanes)
+        wide = vectors * lanes
+        start, line, pitch = (column * depth, wide, columns) if packed else (column, columns, wide)
+        for r in range(0, rows, _SUMS // vectors):
+            at, to, add = r * row, r * columns + column if packed else place, not packed
+            if vectors == BLOCK_VECTORS:
+                block_of_three(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
+            elif vectors == 4:
+                _block_of_four(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
+            else:
+                _block_of_two(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
+            place += _SUMS * lanes
+        column += wide

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from . import simd
 from .jit import compiled
 
-__all__ = ["Plan", "cut_strip", "finish"]
+__all__ = ["Plan", "add_pixels", "cut_strip", "finish"]
 
 
 class Plan(NamedTuple):
@@ -63,6 +64,25 @@ def cut_strip(
         else:
             for j in range(inside.size):  # compiles thirty times faster than inside[:] = source
                 inside[j] = source[j]
+
+
+@register_jitable
+def add_pixels(strip: Any, rows: int, columns: int, line: int, totals: Any, dbias: Any) -> None:
+    """dbias (C,) += the sum of the first ``columns`` pixels of the rows of a strip.
+
+    Rows are ``line`` numbers apart.  ``totals``, C numbers or more, is overwritten: the sum of a
+    tile has the precision of the strip, which is faster, and that of all tiles double precision.
+    """
+    channels = dbias.size
+    for o in range(channels):
+        totals[o] = 0
+    for r in range(rows):
+        for p in range(columns):
+            pixel = strip[r * line + p * channels : r * line + (p + 1) * channels]
+            for o in range(channels):
+                totals[o] += pixel[o]
+    for o in range(channels):
+        dbias[o] += totals[o]
 
 
 # Without error_model="numpy" the division in tanh could raise, which rules out vector instructions.

@@ -15,8 +15,13 @@ decide how much rounding errors grow.  With 0, +-11/16, +-3/2 and infinity the l
 layer of the paper is 4e-6 for outputs of about 1, twice that of the direct sum; with 0, +-1, +-2
 and infinity, the usual choice, it is five times as large.
 
-The gradients are the same formula read backwards: that of the input is a convolution again, that
-of the kernels is  dg = G^T [ sum over tiles (B^T d B) * (A dy A^T) ] G.
+The gradients are the same formula read backwards: that of the input is a convolution of dz, the
+gradient before tanh, and that of the kernels is
+
+    dg = G^T [ sum over tiles (B^T dz B) * (A x A^T) ] G
+
+with the same patches of dz, and the tiles of the input at which the gradient is computed.  So one
+transform of dz serves both (`backward_rows`).
 
 A row of tiles is processed in blocks whose transforms, V of the input and M of the output, stay in
 cache.  Patches that extend beyond the image are cut from a zero-filled strip, so that no padded
@@ -40,9 +45,10 @@ from .products import (
     multiply_transposed,
     pack,
     padded_columns,
-    padded_rows,
+    size_of_sums,
+    unpack_sums,
 )
-from .tiles import Plan, cut_strip, finish
+from .tiles import Plan, add_pixels, cut_strip, finish
 from .vectors import load, load_if, scaled, scaled_sum, store, vector_lanes
 
 _SIDE = 6  # of a patch
@@ -89,10 +95,10 @@ def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
 
 
 def _points_to_kernels(dU: np.ndarray, side: int) -> np.ndarray:
-    """G^T dU G: (36, I, O) -> (k, k, I, O)."""
+    """G^T dU G of each kernel: (36, N) -> (k * k, N)."""
     G = _kernel_matrix(side)
-    points = dU.reshape(_POINTS, -1).astype(np.float64)
-    return (np.kron(G, G).T @ points).astype(dU.dtype).reshape(side, side, *dU.shape[1:])
+    # In the precision of the sums, whose errors are larger than those of 36 more terms.
+    return np.kron(G, G).T.astype(dU.dtype) @ dU
 
 
 # ---------------------------------------------------------------- transforms of a block of tiles
@@ -226,41 +232,45 @@ def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> N
 
 
 @register_jitable
-def _gradient_row(strip: Any, at: int, step: int, side: int, there: bool) -> Any:
-    """A d of a row of a tile, or of zeros if it has no such row; and the sum of the row."""
+def _tile_row(source: Any, at: int, step: int, side: int, there: bool) -> Any:
+    """A d of a row of a tile, or of zeros if it has no such row."""
     d = (
-        load_if(there, strip, at), load_if(there, strip, at + step),
-        load_if(there, strip, at + 2 * step), load_if(there, strip, at + 3 * step),
-        load_if(there and side == _LARGEST, strip, at + 4 * step),
+        load_if(there, source, at), load_if(there, source, at + step),
+        load_if(there, source, at + 2 * step), load_if(there, source, at + 3 * step),
+        load_if(there and side == _LARGEST, source, at + 4 * step),
     )  # fmt: skip
-    points = _apply_a_transposed(d, load_if(there, strip, at + (side - 1) * step))
-    return points, (d[0] + d[1]) + (d[2] + d[3]) + d[4]
+    return _apply_a_transposed(d, load_if(there, source, at + (side - 1) * step))
 
 
 @register_jitable
-def _gradient_to_points(strip: Any, channels: int, side: int, tiles: int, M: Any) -> None:
-    """M[point, tile] = A dy A^T, and M[36, tile] the sum of dy over the tile.
+def _input_tiles_to_points(
+    source: Any, start: int, line: int, channels: int, side: int, tiles: int, X: Any
+) -> None:
+    """X[point, tile] = A x A^T.
 
-    strip: (5, side*tiles, O), flat, the fifth row perhaps unused.
+    Parameters
+    ----------
+    source, start, line
+        Tile t begins at ``start + side*t*I`` of the (flat) source; its rows are ``line`` apart.
+    X
+        (36, _BLOCK, padded I).
     """
-    lanes, line = vector_lanes(M), side * tiles * channels
-    fifth = side == _LARGEST
+    lanes, fifth = vector_lanes(X), side == _LARGEST
     for t in range(tiles):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)
-            at = side * t * channels + c
-            r0, s0 = _gradient_row(strip, at, channels, side, True)
-            r1, s1 = _gradient_row(strip, at + line, channels, side, True)
-            r2, s2 = _gradient_row(strip, at + 2 * line, channels, side, True)
-            r3, s3 = _gradient_row(strip, at + 3 * line, channels, side, True)
-            r4, s4 = _gradient_row(strip, at + 4 * line, channels, side, fifth)
+            at = start + side * t * channels + c
+            _fetch(source, at + (2 * side - _SIDE) * channels, line, channels, side)
+            r0 = _tile_row(source, at, channels, side, True)
+            r1 = _tile_row(source, at + line, channels, side, True)
+            r2 = _tile_row(source, at + 2 * line, channels, side, True)
+            r3 = _tile_row(source, at + 3 * line, channels, side, True)
+            r4 = _tile_row(source, at + 4 * line, channels, side, fifth)
             for j in range(_SIDE):
                 column = r0[j], r1[j], r2[j], r3[j], r4[j]
                 infinity = r4[j] if fifth else r3[j]
                 for i, value in enumerate(_apply_a_transposed(column, infinity)):
-                    store(M, ((_SIDE * i + j) * _BLOCK + t) * M.shape[2] + c, value)
-            total = (s0 + s1) + (s2 + s3) + s4
-            store(M, (_POINTS * _BLOCK + t) * M.shape[2] + c, total)
+                    store(X, ((_SIDE * i + j) * _BLOCK + t) * X.shape[2] + c, value)
 
 
 @register_jitable
@@ -278,6 +288,21 @@ def _patches_to_points(
     else:
         cut_strip(image, y, derivative, top, left, _SIDE, columns, strip)
         _input_to_points(strip, 0, columns * channels, side, tiles, V)
+
+
+@register_jitable
+def _tiles_to_points(
+    image: Any, top: int, left: int, side: int, tiles: int, strip: Any, X: Any
+) -> None:
+    """X of the tiles the first of which begins at (top, left), with zeros outside the image."""
+    height, width, channels = image.shape
+    if top + side <= height and left + side * tiles <= width:
+        line = width * channels
+        start = top * line + left * channels
+        _input_tiles_to_points(image, start, line, channels, side, tiles, X)
+    else:
+        cut_strip(image, image, False, top, left, side, side * tiles, strip)
+        _input_tiles_to_points(strip, 0, side * tiles * channels, channels, side, tiles, X)
 
 
 # ---------------------------------------------------------------- rows of tiles
@@ -299,8 +324,8 @@ def scratch(
     _, _, inputs, outputs = taps
     columns = tile_side(taps) * _BLOCK + 2
     strip = np.zeros(columns * max(_SIDE * inputs, _LARGEST * outputs), dtype)
-    # One point more: `multiply_transposed` reads a little past the end, and `_gradient_to_points`
-    # writes sums there.
+    # One point more: `multiply_transposed` reads a little past the end, and `backward_rows` sums
+    # up pixels there.
     V = np.zeros((_POINTS + 1, _BLOCK, inputs), dtype)
     M = np.zeros((_POINTS + 1, _BLOCK, padded_columns(outputs, dtype)), dtype)
     return strip, V, M
@@ -330,36 +355,56 @@ def convolve_rows(
                 finish(source, plan.activate, result[top + r].reshape(-1)[left * channels :])
 
 
+# ---------------------------------------------------------------- backward
+
+
 def empty_sums(taps: tuple[int, int, int, int], dtype: np.dtype) -> np.ndarray:
-    """Zeros to which `gradient_rows` adds the gradient of the kernels."""
-    _, _, inputs, outputs = taps
-    return np.zeros((_POINTS, padded_rows(inputs), padded_columns(outputs, dtype)), dtype)
+    """Zeros to which `backward_rows` adds the gradient of the kernels."""
+    _, _, outputs, inputs = taps
+    return np.zeros((_POINTS, size_of_sums(outputs, inputs, dtype)), dtype)
+
+
+def backward_scratch(
+    taps: tuple[int, int, int, int], dtype: np.dtype
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same as of `scratch`: M has the points of x before it has those of dx."""
+    return scratch(taps, dtype)
 
 
 @compiled(nogil=True)
-def gradient_rows(
-    taps: tuple[int, int, int, int], x: Any, dy: Any, y: Any, derivative: bool,
-    first: int, last: int, buffers: Any, sums: Any, dbias: Any,
+def backward_rows(
+    plan: Any, x: Any, dy: Any, y: Any, derivative: bool, first: int, last: int, need_dx: bool,
+    buffers: Any, dx: Any, sums: Any, dbias: Any,
 ) -> None:  # fmt: skip
-    """Add the gradients from rows ``first``, with which a tile begins, to ``last`` - 1 of dy."""
+    """Rows ``first``, with which a tile begins, to ``last`` - 1; see `direct.backward_rows`."""
     strip, V, M = buffers
-    width, channels = dy.shape[1:]
-    side = tile_side(taps)
+    width, inputs = x.shape[1:]
+    outputs = dy.shape[2]
+    side, border = tile_side(plan.taps), plan.taps[0] - 1
     for top in range(first, last, side):
         for left in range(0, width, side * _BLOCK):
-            tiles = (min(width - left, side * _BLOCK) + side - 1) // side
-            _patches_to_points(x, x, False, top, left, side, tiles, strip, V)
-            cut_strip(dy, y, derivative, top, left, side, side * tiles, strip)
-            _gradient_to_points(strip, channels, side, tiles, M)
+            columns = min(width - left, side * _BLOCK)
+            tiles = (columns + side - 1) // side
+            wide = side * (tiles - 1) + _SIDE
+            cut_strip(dy, y, derivative, top - border, left - border, _SIDE, wide, strip)
+            # Of each patch its first rows and columns, so that every pixel counts once.
+            add_pixels(strip, side, side * tiles, wide * outputs, V[_POINTS, 0], dbias)
+            _input_to_points(strip, 0, wide * outputs, side, tiles, V)
+            _tiles_to_points(x, top, left, side, tiles, strip, M)
             for k in range(_POINTS):
                 multiply_transposed(V[k], tiles, M[k], sums[k])
-            for t in range(tiles):
-                totals = M[_POINTS, t]
-                for o in range(dbias.size):
-                    dbias[o] += totals[o]
+            if not need_dx:
+                continue
+            for k in range(_POINTS):
+                multiply(V[k], tiles, plan.panels[k], M[k])
+            _points_to_output(M, plan.bias, side, tiles, strip)
+            for r in range(min(side, last - top)):
+                begin = r * (side * tiles + 1) * inputs
+                source = strip[begin : begin + columns * inputs]
+                finish(source, False, dx[top + r].reshape(-1)[left * inputs :])
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:
-    """The gradient (k, k, I, O) from the sums of `gradient_rows`."""
-    side, _, inputs, outputs = taps
-    return _points_to_kernels(sums[:, :inputs, :outputs], side)
+    """The gradient (k, k, O, I) of the taps from the sums of `backward_rows`."""
+    side, _, outputs, inputs = taps
+    return unpack_sums(_points_to_kernels(sums, side), outputs, inputs).reshape(taps)

@@ -5,9 +5,10 @@ import threading
 import numba
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 from hybridstereo.kernels import select
-from hybridstereo.kernels.cpu.workers import calls_at_once, side_by_side
+from hybridstereo.kernels.cpu.workers import calls_at_once, one_blas_thread, side_by_side
 
 
 def test_results_come_in_order_and_errors_come_through():
@@ -25,6 +26,22 @@ def test_items_share_the_threads_and_leave_the_callers_alone():
     assert {count for count, _ in seen} == {threads // at_once if at_once > 1 else threads}
     assert len({thread for _, thread in seen}) <= at_once
     assert numba.get_num_threads() == threads
+
+
+def _blas_threads() -> set[int]:
+    return {x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"}
+
+
+def test_blas_is_limited_until_the_last_block_is_left():
+    before = _blas_threads()
+    outer, inner = one_blas_thread(), one_blas_thread()
+    outer.__enter__()
+    inner.__enter__()
+    assert _blas_threads() <= {1}
+    outer.__exit__(None, None, None)  # as of another thread
+    assert _blas_threads() <= {1}
+    inner.__exit__(None, None, None)
+    assert _blas_threads() == before
 
 
 def test_kernels_give_the_same_bits_side_by_side_as_one_by_one(rng):
