@@ -32,7 +32,6 @@ from .lanes import (
     lane_count,
     load_lanes,
     load_tile,
-    prefetch_tile,
     splat,
     store_lanes,
     store_tile,
@@ -41,7 +40,7 @@ from .lanes import (
     where_less,
 )
 from .messages import Edge, copy_row, inner, pass_on, reply, split_marginal
-from .pointers import advance, never_inline, pointer_to
+from .pointers import advance, never_inline, pointer_to, prefetch
 
 __all__ = ["move_minorants", "scratch_arrays", "scratch_bytes"]
 
@@ -59,16 +58,25 @@ _LINE_BYTES = 64
 
 # Nodes that are fetched from memory ahead of the one that is brought.
 _AHEAD = 4
-# Nodes that are fetched ahead of the one that is handed over, and how many lines of every chain
-# are fetched with a message.
-_FETCHED_NODES = 12
-_LINES_AT_A_TIME = 2
+# Nodes that are fetched ahead of those that are handed over, and how many runs of K numbers are
+# fetched with a message: of 128 labels, as many lines as a core can wait for.
+_FETCHED_NODES = 24
+_RUNS_AT_A_TIME = 4
 
-# What `_Scratch.progress` counts.
+# What `_Scratch.progress` holds: counters ...
 _FINISHED = 0  # nodes that were handed over
 _FETCHED = 1  # nodes that were fetched ...
-_LINES = 2  # ... and lines of the next one
+_RUNS = 2  # ... and runs of the next one, two for each chain
 _BROUGHT = 3  # the first chain of the block whose costs are in the scratch
+# ... and what `_fetch` has to know of the block.
+_NODES = 4
+_NODE_STEP = 5  # numbers from node to node
+_CHAIN_STEP = 6
+_LABELS = 7
+_LAST_RUN = 8
+_NEEDS_F = 9
+_NEEDS_FOLLOWING = 10
+_PROGRESS = 11
 
 
 class _ChainBlock(NamedTuple):
@@ -165,28 +173,31 @@ def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
 
 
 @inner
-def _fetch(block: _ChainBlock, scratch: _Scratch) -> None:
+def _fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
     """Fetch a few lines of what the next nodes that are handed over need from the volumes.
 
     A core can wait for some two dozen lines at a time.  So few are fetched with every message,
-    which then come while it is computed.
+    which then come while it is computed.  Few arguments, since this is called so often.
     """
     never_inline()
-    progress, label_count = scratch.progress, block.label_count
-    step, line = block.chain_step * label_count, _TILES * lane_count(block.f)
-    nodes, lines = progress[_FETCHED], progress[_LINES]
-    for _ in range(_LINES_AT_A_TIME):
-        if nodes >= min(progress[_FINISHED] + _FETCHED_NODES, block.nodes):
+    fetched, run = progress[_FETCHED], progress[_RUNS]
+    end = min(progress[_FINISHED] + _FETCHED_NODES, progress[_NODES])
+    line = _TILES * lane_count(f)
+    for _ in range(_RUNS_AT_A_TIME):
+        if fetched >= end:
             break
-        at = scratch.order[nodes] * block.node_step * label_count + lines * line
-        if not block.plain:
-            prefetch_tile(advance(block.f, at), step, block.last)
-        if block.following_last >= 0:
-            prefetch_tile(advance(block.following, at), step, block.following_last)
-        lines += 1
-        if lines * line >= label_count:
-            nodes, lines = nodes + 1, 0
-    progress[_FETCHED], progress[_LINES] = nodes, lines
+        at = order[fetched] * progress[_NODE_STEP] + (run >> 1) * progress[_CHAIN_STEP]
+        if run & 1 == 0:
+            if progress[_NEEDS_F]:
+                for k in range(0, progress[_LABELS], line):
+                    prefetch(f, at + k)
+        elif progress[_NEEDS_FOLLOWING]:
+            for k in range(0, progress[_LABELS], line):
+                prefetch(following, at + k)
+        run += 1
+        if run > progress[_LAST_RUN]:
+            fetched, run = fetched + 1, 0
+    progress[_FETCHED], progress[_RUNS] = fetched, run
 
 
 @inner
@@ -337,7 +348,7 @@ def _walk(
         low = pass_on(row, load_lanes(scratch.minima, at), edge, costs, target_row, label_count)
         store_lanes(scratch.minima, target, low)
         at = target
-        _fetch(block, scratch)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
     return top
 
 
@@ -399,7 +410,9 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         near_size = (size + 1) // 2
         a = fresh + way * (near_size - 1)
         b = a + way
-        top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
+        top = row
+        if near_size > 1 or size == nodes:
+            top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
 
         # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
         edge = _edge(block, scratch, a, b)
@@ -407,13 +420,13 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
         low, low_b = load_lanes(minima, top), load_lanes(minima, row - 1)
         low = split_marginal(row_a, low, edge, r, row_b, low_b, cut, label_count)
-        _fetch(block, scratch)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
         base = row_a if near_size == 1 else _costs(block, scratch, a)
         low, negated_low = reply(cut, low, edge, base, row_a, cut, label_count)
-        _fetch(block, scratch)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
         if near_size == 1:
             _hand_over(block, scratch, a, row_a, low)
         else:
@@ -423,7 +436,7 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
             _count_in(scratch, negated_low)
         base = row_b if b == far else _costs(block, scratch, b)
         low = pass_on(cut, negated_low, edge, base, row_b, label_count)
-        _fetch(block, scratch)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
         if b == far:
             _hand_over(block, scratch, b, row_b, low)
         else:
@@ -490,7 +503,7 @@ def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray
         np.ones(lanes, dtype),
         np.empty(3 * _LEVELS, np.int64),
         _order(nodes),
-        np.full(4, -1, np.int64),
+        np.full(_PROGRESS, -1, np.int64),
     )
 
 
@@ -578,6 +591,10 @@ def move_minorants(
     for lane in range(lanes):
         lane_optima[lane] = 0
     progress[:] = 0
+    progress[_NODES] = nodes
+    progress[_NODE_STEP], progress[_CHAIN_STEP] = node_step * label_count, chain_step * label_count
+    progress[_LABELS], progress[_LAST_RUN] = label_count, 2 * last + 1
+    progress[_NEEDS_F], progress[_NEEDS_FOLLOWING] = not plain, following >= 0
     _bisect(block, scratch)
     progress[_BROUGHT] = following
     for lane in range(end - begin):
