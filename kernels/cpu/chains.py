@@ -15,6 +15,7 @@ is in `lanes` and `messages`.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,6 @@ from .lanes import (
     lane_count,
     load_lanes,
     load_tile,
-    prefetch_tile,
     splat,
     store_lanes,
     store_tile,
@@ -40,7 +40,7 @@ from .lanes import (
     where_less,
 )
 from .messages import Edge, copy_row, inner, pass_on, reply, split_marginal
-from .pointers import advance, never_inline, pointer_to
+from .pointers import advance, never_inline, pointer_to, prefetch
 
 __all__ = ["move_minorants", "scratch_arrays", "scratch_bytes"]
 
@@ -58,6 +58,25 @@ _LINE_BYTES = 64
 
 # Nodes that are fetched from memory ahead of the one that is brought.
 _AHEAD = 4
+# Nodes that are fetched ahead of those that are handed over, and how many runs of K numbers are
+# fetched with a message: of 128 labels, as many lines as a core can wait for.
+_FETCHED_NODES = 24
+_RUNS_AT_A_TIME = 4
+
+# What `_Scratch.progress` holds: counters ...
+_FINISHED = 0  # nodes that were handed over
+_FETCHED = 1  # nodes that were fetched ...
+_RUNS = 2  # ... and runs of the next one, two for each chain
+_BROUGHT = 3  # the first chain of the block whose costs are in the scratch
+# ... and what `_fetch` has to know of the block.
+_NODES = 4
+_NODE_STEP = 5  # numbers from node to node
+_CHAIN_STEP = 6
+_LABELS = 7
+_LAST_RUN = 8
+_NEEDS_F = 9
+_NEEDS_FOLLOWING = 10
+_PROGRESS = 11
 
 
 class _ChainBlock(NamedTuple):
@@ -76,6 +95,9 @@ class _ChainBlock(NamedTuple):
     node_step: int  # pixels from node to node
     chain_step: int  # pixels from chain to chain
     last: int  # the last chain; lanes beyond it repeat it
+    following: Any  # `costs` of the block that comes next ...
+    following_last: int  # ... and its last chain, -1 if there is none
+    brought: bool  # the costs were brought with the block before this one
     label_count: int
     whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
     penalties: Edge  # of edges of weight 1
@@ -94,7 +116,8 @@ class _Scratch(NamedTuple):
     optima: Any  # sums of the minima of F, float64
     ones: Any
     pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
-    order: Any  # how many nodes are finished, and which, or were in the block before this one
+    order: Any  # in which the nodes are handed over
+    progress: Any
 
 
 def _part(like: Any, part: int, whole: int) -> Any:
@@ -130,14 +153,10 @@ def _choose_exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) ->
 
 
 @inner
-def _bring(block: _ChainBlock, pixel: int, soon: int, target: Any, soon_target: Any) -> None:
-    """target = the costs of the chains at a node, (K, lanes).
-
-    The costs at the pixel ``soon`` and the memory at ``soon_target`` are fetched meanwhile.
-    """
+def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
+    """target = the costs of the chains at a node, (K, lanes); source: those of the first chain."""
     never_inline()
-    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
-    source = advance(block.costs, pixel * label_count)
+    label_count, step = block.label_count, block.chain_step * block.label_count
     lanes = lane_count(source)
     line = _TILES * lanes
     if label_count < line:
@@ -145,15 +164,40 @@ def _bring(block: _ChainBlock, pixel: int, soon: int, target: Any, soon_target: 
             for k in range(label_count):
                 target[k * lanes + lane] = source[min(lane, last) * step + k]
         return
-    ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)  # the last lines overlap
-        prefetch_tile(advance(source, k + ahead), step, last)
-        prefetch_tile(advance(soon_target, k * lanes), line, lanes)
         low = transposed(load_tile(advance(source, k), step, last))
         high = transposed(load_tile(advance(source, k + lanes), step, last))
         store_tile(advance(target, k * lanes), lanes, lanes, low)
         store_tile(advance(target, (k + lanes) * lanes), lanes, lanes, high)
+
+
+@inner
+def _fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
+    """Fetch a few lines of what the next nodes that are handed over need from the volumes.
+
+    A core can wait for some two dozen lines at a time.  So few are fetched with every message,
+    which then come while it is computed.  Few arguments, since this is called so often.
+    """
+    never_inline()
+    fetched, run = progress[_FETCHED], progress[_RUNS]
+    end = min(progress[_FINISHED] + _FETCHED_NODES, progress[_NODES])
+    line = _TILES * lane_count(f)
+    for _ in range(_RUNS_AT_A_TIME):
+        if fetched >= end:
+            break
+        at = order[fetched] * progress[_NODE_STEP] + (run >> 1) * progress[_CHAIN_STEP]
+        if run & 1 == 0:
+            if progress[_NEEDS_F]:
+                for k in range(0, progress[_LABELS], line):
+                    prefetch(f, at + k)
+        elif progress[_NEEDS_FOLLOWING]:
+            for k in range(0, progress[_LABELS], line):
+                prefetch(following, at + k)
+        run += 1
+        if run > progress[_LAST_RUN]:
+            fetched, run = fetched + 1, 0
+    progress[_FETCHED], progress[_RUNS] = fetched, run
 
 
 @inner
@@ -197,12 +241,11 @@ def _bring_back(block: _ChainBlock, pixel: int, minorant: Any, low: Any) -> None
 
 @inner
 def _exchange(
-    block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any, low: Any, lows: Any
+    block: _ChainBlock, pixel: int, costs: Any, minorant: Any, low: Any, lows: Any
 ) -> None:
     """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
 
-    low: the minima of F, which are also at the pointer ``lows``.  The unary costs at the pixel
-    ``soon`` are fetched meanwhile.
+    low: the minima of F, which are also at the pointer ``lows``.
     """
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
@@ -215,10 +258,8 @@ def _exchange(
                 i, j = lane * step + k, k * lanes + lane
                 out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
         return
-    ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
-        prefetch_tile(advance(f, k + ahead), step, last)
         near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
         far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
         near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
@@ -283,13 +324,13 @@ def _walk(
     halvings = 0
     while size >> (halvings + 1) > 0:
         halvings += 1
-    source = top
+    at = top
     for count in range(1, (end - start) * way + 2):
         node = start + way * (count - 1)
         costs = _costs(block, scratch, node)
-        if first:
-            pixel, ahead = node * block.node_step, way * _AHEAD * block.node_step
-            _bring(block, pixel, pixel + ahead, costs, _costs(block, scratch, node + way))
+        if first and not block.brought:
+            source = advance(block.costs, node * block.node_step * label_count)
+            _bring(block, source, block.last, costs)
         if count == 1:
             if first:
                 store_lanes(
@@ -303,10 +344,11 @@ def _walk(
         else:
             target = _TURN
         edge = _edge(block, scratch, node - way, node)
-        row, target_row = _row(block, scratch, source), _row(block, scratch, target)
-        low = pass_on(row, load_lanes(scratch.minima, source), edge, costs, target_row, label_count)
+        row, target_row = _row(block, scratch, at), _row(block, scratch, target)
+        low = pass_on(row, load_lanes(scratch.minima, at), edge, costs, target_row, label_count)
         store_lanes(scratch.minima, target, low)
-        source = target
+        at = target
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
     return top
 
 
@@ -325,15 +367,16 @@ def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, 
     never_inline()
     pixel = node * block.node_step
     _count_in(scratch, low)
-    scratch.order[0] += 1
-    turn = scratch.order[0]
-    scratch.order[turn] = node
+    scratch.progress[_FINISHED] += 1
+    costs = _costs(block, scratch, node)
     if block.plain:
         _bring_back(block, pixel, minorant, low)
     else:
-        soon = scratch.order[min(turn + _AHEAD, block.nodes)] * block.node_step
         lows = advance(scratch.minima, _TURN * lane_count(scratch.minima))
-        _exchange(block, pixel, soon, _costs(block, scratch, node), minorant, low, lows)
+        _exchange(block, pixel, costs, minorant, low, lows)
+    if block.following_last >= 0:
+        source = advance(block.following, pixel * block.label_count)
+        _bring(block, source, block.following_last, costs)
     if block.vote:
         _vote(block, pixel, minorant)
 
@@ -367,7 +410,9 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         near_size = (size + 1) // 2
         a = fresh + way * (near_size - 1)
         b = a + way
-        top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
+        top = row
+        if near_size > 1 or size == nodes:
+            top = _walk(block, scratch, fresh, a, near_size, row, size == nodes)
 
         # Cut the edge (a, b).  The walk from the far end left b's row in `row - 1`.
         edge = _edge(block, scratch, a, b)
@@ -375,11 +420,13 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
         low, low_b = load_lanes(minima, top), load_lanes(minima, row - 1)
         low = split_marginal(row_a, low, edge, r, row_b, low_b, cut, label_count)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
         base = row_a if near_size == 1 else _costs(block, scratch, a)
         low, negated_low = reply(cut, low, edge, base, row_a, cut, label_count)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
         if near_size == 1:
             _hand_over(block, scratch, a, row_a, low)
         else:
@@ -389,6 +436,7 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
             _count_in(scratch, negated_low)
         base = row_b if b == far else _costs(block, scratch, b)
         low = pass_on(cut, negated_low, edge, base, row_b, label_count)
+        _fetch(scratch.progress, scratch.order, block.f, block.following)
         if b == far:
             _hand_over(block, scratch, b, row_b, low)
         else:
@@ -421,6 +469,26 @@ def scratch_bytes(nodes: int, label_count: int) -> int:
     return 4 * lanes * (nodes * label_count + _row_count(nodes) * (label_count + 1))
 
 
+@cache
+def _order(nodes: int) -> np.ndarray:
+    """The order in which `_bisect` hands over the nodes of a chain."""
+    order, intervals = [], [(0, nodes - 1)]
+    while intervals:
+        fresh, far = intervals.pop()
+        way = 1 if far > fresh else -1
+        near_size = (abs(far - fresh) + 2) // 2
+        a = fresh + way * (near_size - 1)
+        if near_size == 1:
+            order.append(a)
+        if a + way == far:
+            order.append(far)
+        elif far != fresh:
+            intervals.append((a + way, far))
+        if near_size > 1:
+            intervals.append((a, fresh))
+    return np.array(order, np.int64)
+
+
 def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
     """Buffers for a block of chains of ``nodes`` nodes, in the order of `_Scratch`."""
     count, lanes = _row_count(nodes), chains_per_vector(dtype)
@@ -434,7 +502,8 @@ def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray
         np.empty(lanes, np.float64),
         np.ones(lanes, dtype),
         np.empty(3 * _LEVELS, np.int64),
-        np.zeros(nodes + 1, np.int64),
+        _order(nodes),
+        np.full(_PROGRESS, -1, np.int64),
     )
 
 
@@ -447,6 +516,7 @@ def move_minorants(
     winners: Any,
     begin: int,
     end: int,
+    following: int,
     nodes: int,
     chain_step: int,
     node_step: int,
@@ -462,18 +532,21 @@ def move_minorants(
     ones: Any,
     pending: Any,
     order: Any,
+    progress: Any,
     optima: Any,
 ) -> None:
     """Compute the minorants F of some parallel chains and move them to the other family.
 
     Chain j begins at pixel ``j*chain_step``; its ``nodes`` nodes are ``node_step`` pixels apart.
-    The chains in [begin, end) are processed, at most one per lane.
+    The chains in [begin, end) are processed, at most one per lane.  Meanwhile the costs of the
+    block that begins with chain ``following``, if that is not negative, are brought into the
+    scratch; it must be the next that is processed with it.
 
     f, costs: (H*W, K), unary costs and costs of this family; out: (H*W, K) receives
     ``f + (F - costs)`` (docs/model.md 6.2) or F (``plain``) and may be the same array as ``costs``;
     weights: (H*W,) of the edges to the next node; winners: (H*W,) receives the argmin of F, or
     (0,) if it is not wanted; limit: of fixed point numbers in ``out``, any float otherwise;
-    lane_costs to order: from `scratch_arrays`; optima: one per chain, receives the sum of the
+    lane_costs to progress: from `scratch_arrays`; optima: one per chain, receives the sum of the
     minima of F, which is the optimum of the chain.
     """
     label_count, lanes = f.shape[1], lane_count(pointer_to(f))
@@ -490,6 +563,9 @@ def move_minorants(
         node_step,
         chain_step,
         last,
+        advance(pointer_to(costs), max(following, 0) * chain_step * label_count),
+        min(lanes, optima.size - following) - 1 if following >= 0 else -1,
+        progress[_BROUGHT] == begin,
         label_count,
         label_count % (_TILES * lanes) == 0 and out.ctypes.data % _LINE_BYTES == 0,
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
@@ -506,6 +582,7 @@ def move_minorants(
         pointer_to(ones),
         pointer_to(pending),
         pointer_to(order),
+        pointer_to(progress),
     )
     for node in range(nodes):
         for lane in range(lanes):
@@ -513,7 +590,12 @@ def move_minorants(
             lane_weights[node, lane] = weights[pixel]
     for lane in range(lanes):
         lane_optima[lane] = 0
-    order[0] = 0
+    progress[:] = 0
+    progress[_NODES] = nodes
+    progress[_NODE_STEP], progress[_CHAIN_STEP] = node_step * label_count, chain_step * label_count
+    progress[_LABELS], progress[_LAST_RUN] = label_count, 2 * last + 1
+    progress[_NEEDS_F], progress[_NEEDS_FOLLOWING] = not plain, following >= 0
     _bisect(block, scratch)
+    progress[_BROUGHT] = following
     for lane in range(end - begin):
         optima[begin + lane] = lane_optima[lane]

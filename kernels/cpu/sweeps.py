@@ -41,13 +41,16 @@ def sweep(
 
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
-        for begin in blocks:
-            end = min(begin + lanes, chains)
+        begin = next(blocks, None)
+        while begin is not None:
+            following = next(blocks, None)
             move_minorants(
-                f, costs, out, weights, winners, begin, end, *grid[1:], *penalties,
+                f, costs, out, weights, winners, begin, min(begin + lanes, chains),
+                -1 if following is None else following, *grid[1:], *penalties,
                 penalties[1] if limit is None else limit, plain,
                 *scratch, optima,
             )  # fmt: skip
+            begin = following
 
     run_tiles(worker, range(0, chains, lanes))
     return float(optima.sum())
