@@ -175,8 +175,8 @@ class _Size(click.ParamType):
 @click.option(
     "--keep-edges",
     is_flag=True,
-    help="Stage crf: keep the Pairwise-CNN of --init, and search only the penalties and the "
-    "weights of the pyramid.",
+    help="Stage crf: keep the Pairwise-CNN of --init, and search only the penalties, the weights "
+    "of the pyramid and how much edges along rows and columns count.",
 )
 @click.option(
     "--seed", type=number_type(TRAINING["seed"]), default=0, help="Seed of everything random."
