@@ -44,6 +44,7 @@ LAYERS = (
         "confidence",
         "confidence_weights",
         "search_range",
+        "pair_rows",
         "pair_check",
     },  # the stages
     {"model", "datasets"},

@@ -143,7 +143,7 @@ def test_chains_beyond_32_bit_indices(rng):
         scratch = scratch_arrays(width, labels, np.float32)
         begin = rows - 2
         move_minorants(
-            f, f, out, weights, winners, begin, rows, width, width, 1, *penalties,
+            f, f, out, weights, winners, begin, rows, -1, width, width, 1, *penalties,
             np.float32(0), True, *scratch, optima,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ import pytest
 from support.misaligned import lowered, misaligned
 
 from hybridstereo.pair_check import Code, check_pair
+from hybridstereo.rectification import matched_points
 from hybridstereo.search_range import CoarseMatch
 from hybridstereo.synthetic import SceneOptions, generate_scene, quantised
 
@@ -54,6 +55,23 @@ def turned(view: np.ndarray, degrees: float, scale: float = 1.0) -> np.ndarray:
 
 def test_nothing_is_wrong_with_a_generated_pair(views):
     assert codes(*views) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "looks"), [(0.0, [120]), (0.7, [120, 240]), (1.0, [120, 240]), (-6.0, [120, 240])]
+)
+def test_a_quick_look_may_only_say_that_all_is_well(rows, looks, monkeypatch):
+    """Near a limit and beyond it the views are looked at thoroughly, and that alone counts."""
+    scene = generate_scene(6, SceneOptions(HEIGHT, WIDTH, 40.0))
+    heights = []
+
+    def counted(first, second, *rest):
+        heights.append(first.shape[0])
+        return matched_points(first, second, *rest)
+
+    monkeypatch.setattr("hybridstereo.pair_rows.matched_points", counted)
+    check_pair(scene.left, lowered(scene.right, rows), no_coarse_match)
+    assert heights == looks
 
 
 @pytest.mark.parametrize("change", ["dark", "pale", "noisy", "reduced"])

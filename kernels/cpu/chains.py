@@ -32,6 +32,7 @@ from .lanes import (
     lane_count,
     load_lanes,
     load_tile,
+    prefetch_tile,
     splat,
     store_lanes,
     store_tile,
@@ -56,12 +57,12 @@ _LEVELS = 64
 _TILES = 2
 _LINE_BYTES = 64
 
-# Nodes that are fetched from memory ahead of the one that is brought.
+# Nodes that are fetched from memory ahead of the one that is brought by a walk.
 _AHEAD = 4
 # Nodes that are fetched ahead of those that are handed over, and how many runs of K numbers are
-# fetched with a message: of 128 labels, as many lines as a core can wait for.
+# fetched with a message, of which there are about seven per node.
 _FETCHED_NODES = 24
-_RUNS_AT_A_TIME = 4
+_RUNS_PER_MESSAGE = 4
 
 # What `_Scratch.progress` holds: counters ...
 _FINISHED = 0  # nodes that were handed over
@@ -72,10 +73,10 @@ _BROUGHT = 3  # the first chain of the block whose costs are in the scratch
 _NODES = 4
 _NODE_STEP = 5  # numbers from node to node
 _CHAIN_STEP = 6
-_LABELS = 7
-_LAST_RUN = 8
-_NEEDS_F = 9
-_NEEDS_FOLLOWING = 10
+_LAST_RUN = 7
+_RUNS_AT_A_TIME = 8
+_F_LABELS = 9  # labels of f that are needed, ...
+_FOLLOWING_LABELS = 10  # ... and of the costs of the following block
 _PROGRESS = 11
 
 
@@ -162,6 +163,7 @@ def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
     if label_count < line:
         for lane in range(lanes):
             for k in range(label_count):
+                prefetch(source, 0)  # keeps LLVM from making vectors, which takes long to compile
                 target[k * lanes + lane] = source[min(lane, last) * step + k]
         return
     for begin in range(0, label_count, line):
@@ -182,21 +184,16 @@ def _fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
     never_inline()
     fetched, run = progress[_FETCHED], progress[_RUNS]
     end = min(progress[_FINISHED] + _FETCHED_NODES, progress[_NODES])
-    line = _TILES * lane_count(f)
-    for _ in range(_RUNS_AT_A_TIME):
-        if fetched >= end:
-            break
+    runs, line = progress[_RUNS_AT_A_TIME], _TILES * lane_count(f)
+    while runs > 0 and fetched < end:
         at = order[fetched] * progress[_NODE_STEP] + (run >> 1) * progress[_CHAIN_STEP]
-        if run & 1 == 0:
-            if progress[_NEEDS_F]:
-                for k in range(0, progress[_LABELS], line):
-                    prefetch(f, at + k)
-        elif progress[_NEEDS_FOLLOWING]:
-            for k in range(0, progress[_LABELS], line):
-                prefetch(following, at + k)
+        volume = following if run & 1 else f
+        for k in range(0, progress[_F_LABELS + (run & 1)], line):
+            prefetch(volume, at + k)
         run += 1
         if run > progress[_LAST_RUN]:
             fetched, run = fetched + 1, 0
+        runs -= 1
     progress[_FETCHED], progress[_RUNS] = fetched, run
 
 
@@ -228,6 +225,7 @@ def _bring_back(block: _ChainBlock, pixel: int, minorant: Any, low: Any) -> None
             store_lanes(minorant, k, value)
         for lane in range(last + 1):
             for k in range(label_count):
+                prefetch(out, 0)
                 out[lane * step + k] = minorant[k * lanes + lane]
         return
     for begin in range(0, label_count, line):
@@ -255,6 +253,7 @@ def _exchange(
     if label_count < line:
         for lane in range(last + 1):
             for k in range(label_count):
+                prefetch(out, 0)
                 i, j = lane * step + k, k * lanes + lane
                 out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
         return
@@ -330,6 +329,11 @@ def _walk(
         costs = _costs(block, scratch, node)
         if first and not block.brought:
             source = advance(block.costs, node * block.node_step * label_count)
+            ahead = way * _AHEAD * block.node_step * label_count
+            for k in range(0, label_count, _TILES * lane_count(source)):
+                prefetch_tile(
+                    advance(source, ahead + k), block.chain_step * label_count, block.last
+                )
             _bring(block, source, block.last, costs)
         if count == 1:
             if first:
@@ -593,8 +597,9 @@ def move_minorants(
     progress[:] = 0
     progress[_NODES] = nodes
     progress[_NODE_STEP], progress[_CHAIN_STEP] = node_step * label_count, chain_step * label_count
-    progress[_LABELS], progress[_LAST_RUN] = label_count, 2 * last + 1
-    progress[_NEEDS_F], progress[_NEEDS_FOLLOWING] = not plain, following >= 0
+    progress[_LAST_RUN], progress[_RUNS_AT_A_TIME] = 2 * last + 1, _RUNS_PER_MESSAGE
+    progress[_F_LABELS] = 0 if plain else label_count
+    progress[_FOLLOWING_LABELS] = 0 if following < 0 else label_count
     _bisect(block, scratch)
     progress[_BROUGHT] = following
     for lane in range(end - begin):

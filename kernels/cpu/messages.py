@@ -56,7 +56,6 @@ def copy_row(source: Any, target: Any, label_count: int) -> Any:
 @inner
 def pass_on(source: Any, low: Any, edge: Edge, base: Any, target: Any, label_count: int) -> Any:
     """target = base + msg(source)."""
-    never_inline()
     jump = edge.p2 + low
     here, after = load_lanes(source, label_count), load_lanes(source, 0)
     lowest = here

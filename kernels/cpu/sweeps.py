@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numba
 import numpy as np
 
 from .chains import move_minorants, scratch_arrays
@@ -39,18 +40,22 @@ def sweep(
     lanes = chains_per_vector(f.dtype)
     optima = np.empty(chains, np.float64)
 
+    # A block that a thread knows of beforehand is for this thread only.  So the last ones, which
+    # decide how evenly the work is divided, are not handed out ahead.
+    shared = 2 * (numba.get_num_threads() - 1) * lanes
+
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
         begin = next(blocks, None)
         while begin is not None:
-            following = next(blocks, None)
+            following = next(blocks, None) if begin + shared < chains else None
             move_minorants(
                 f, costs, out, weights, winners, begin, min(begin + lanes, chains),
                 -1 if following is None else following, *grid[1:], *penalties,
                 penalties[1] if limit is None else limit, plain,
                 *scratch, optima,
             )  # fmt: skip
-            begin = following
+            begin = next(blocks, None) if following is None else following
 
     run_tiles(worker, range(0, chains, lanes))
     return float(optima.sum())

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .opencv import cv2
-from .rectification import correctable_rows, matched_points
+from .pair_rows import FEWEST, RowPlane, fitted_rows, pixels_per_pixel, row_matches
+from .rectification import correctable_rows
 from .search_range import CoarseMatch, belong_together
 
 Code = Literal[
@@ -25,28 +26,12 @@ Code = Literal[
 Look = Callable[[np.ndarray, np.ndarray, int], CoarseMatch]
 """Two views -> a coarse match of them; the number: how often they are halved once more."""
 
-# Views are reduced to so many pixels, and so many points are taken of each: a few hundredths of the
-# time that the disparity map takes, and the rows of hundreds of points still tell 0.1 px.
-_MOST_PIXELS, _MOST_POINTS, _LAYERS = 250_000, 1000, 3
-# By how many pixels of the reduced views matches may differ from what the others say.
-_TOLERANCE = 1.0
-# Where Huber's loss turns from squared to absolute, in the same pixels: half of SIFT's points lie
-# closer, and wrong matches, which lie anywhere within the tolerance, count for less.
-_HUBER = 0.2
-# Fewer matches, or a smaller share of them that agrees, do not tell a pair from chance.
-_FEWEST, _AGREEING = 20, 0.5
-# Draws of three matches: one without a wrong match is among them for certain (1 - 1e-17) if half of
-# the matches are right.  A drawn model may not turn, scale or shift by more than a pair could.
-_DRAWS, _MOST_SLOPE, _MOST_SHIFT = 300, 0.2, 0.25
-_ROUNDS = 10
+# A first look at views that are reduced by so much more takes a third of the time, or less.  It may
+# only say that all is well.
+_QUICKLY = 2.0
 # What is worth a word.  Of 95 pairs of KITTI and Middlebury none has rows that differ by more than
 # 0.8 px at the centre, or views that are turned by more than 0.1 degrees or larger by 0.6 %.
 _OFFSET, _ROTATION, _SCALE = 1.0, math.radians(0.15), 0.01
-# Less than this at the border is no harm, whatever the angle; and standard errors to be sure.
-_AT_BORDER, _ERRORS = 0.75, 3.0
-# Nor can points tell less than this, in pixels of the reduced views: 24 megapixels that were
-# generated without any difference seem to be off by 0.14 at the centre and 0.25 at the border.
-_SUBPIXEL = 0.3
 # Of the points that move sideways by more than half a pixel: so many to the wrong side.
 _SIDEWAYS, _SWAPPED = 0.5, 0.9
 # Three of four points of an image and of a compressed copy of it are closer than so many pixels of
@@ -117,7 +102,9 @@ def check_pair(left: np.ndarray, right: np.ndarray, look: Look) -> list[Finding]
         return [blank]
     if np.array_equal(left, right):
         return [_identical(0.0)]
-    rows = _fit_rows(_matches(left, right, tones), *left.shape[:2])
+    rows = _seen_rows(left, right, tones, _QUICKLY)
+    if rows is None or not _is_clearly_fine(rows):
+        rows = _seen_rows(left, right, tones, 1.0)
     if rows is None:
         findings = _dense_findings(left, right, look)
     elif rows.moved < _SAME * rows.pixel:
@@ -167,100 +154,42 @@ def _reduced(view: np.ndarray, factor: float) -> np.ndarray:
     return cv2.resize(view.astype(np.float32, copy=False), size, interpolation=cv2.INTER_AREA)
 
 
-def _reduction(height: int, width: int) -> float:
-    """Pixels per pixel of the views in which points are looked for."""
-    return max(math.sqrt(height * width / _MOST_PIXELS), 1.0)
+def _seen_rows(
+    left: np.ndarray, right: np.ndarray, tones: tuple[_Tones, _Tones], reduction: float
+) -> RowPlane | None:
+    """How rows and points lie, in views reduced by so much more than they need to be.
 
-
-def _matches(left: np.ndarray, right: np.ndarray, tones: tuple[_Tones, _Tones]) -> np.ndarray:
-    """Points that both views show, (N, 4); dark and pale views are stretched to full contrast."""
+    Dark and pale views are stretched to full contrast.
+    """
     height, width, _ = left.shape
-    factor = _reduction(height, width)
+    pixel = reduction * pixels_per_pixel(height, width)
     first, second = (
-        (_reduced(view, factor) - tone.low) / tone.contrast
+        (_reduced(view, pixel) - tone.low) / tone.contrast
         for view, tone in zip((left, right), tones, strict=True)
     )
-    exact = np.tile([width / first.shape[1], height / first.shape[0]], 2)
-    return (matched_points(first, second, _MOST_POINTS, _LAYERS) + 0.5) * exact - 0.5
+    return fitted_rows(row_matches(first, second, height, width), height, width, pixel)
 
 
-@dataclass(frozen=True)
-class _RowPlane:
-    """By how much the rows of a right view differ, as a plane over it, and how points move.
-
-    Attributes
-    ----------
-    size
-        Height and width of the views.
-    plane, errors
-        Rows by which points lie lower, at the centre, per column and per row; standard errors.
-    disparities
-        Of the matches that agree.
-    moved
-        Pixels, in any direction, that three of four of these do not exceed.
-    pixel
-        Pixels per pixel of the reduced views.
-    """
-
-    size: tuple[int, int]
-    plane: np.ndarray
-    errors: np.ndarray
-    disparities: np.ndarray
-    moved: float
-    pixel: float
-
-    def exceeds(self, index: int, limit: float, reach: float) -> bool:
-        """Whether an entry of the plane certainly does, and matters ``reach`` pixels away."""
-        size = abs(self.plane[index])
-        certain = size - _ERRORS * self.errors[index] > 0.5 * limit
-        noticeable = max(_AT_BORDER, _SUBPIXEL * self.pixel)
-        return bool(size > limit and certain and size * reach > noticeable)
-
-
-def _fit_rows(matches: np.ndarray, height: int, width: int) -> _RowPlane | None:
-    """A plane through the differences of rows, by random sampling; None if too few agree."""
-    if len(matches) < _FEWEST:
-        return None
-    pixel = _reduction(height, width)
-    tolerance = _TOLERANCE * pixel
-    centre = np.array([(width - 1) / 2, (height - 1) / 2])
-    places = np.hstack([np.ones((len(matches), 1)), matches[:, 2:] - centre])
-    lower = matches[:, 3] - matches[:, 1]
-    # Always the same draws: the same pair has the same findings.
-    drawn = np.random.default_rng(0).integers(0, len(matches), (_DRAWS, 3))
-    solvable = np.abs(np.linalg.det(places[drawn])) > 1.0
-    drawn = drawn[solvable]
-    planes = np.linalg.solve(places[drawn], lower[drawn][..., None])[..., 0]
-    likely = np.abs(planes) < [_MOST_SHIFT * height, _MOST_SLOPE, _MOST_SLOPE]
-    planes = np.vstack([[np.median(lower), 0.0, 0.0], planes[likely.all(axis=1)]])
-    residuals = lower - np.einsum("pk,nk->pn", planes, places)
-    plane = planes[np.argmax(np.count_nonzero(np.abs(residuals) < tolerance, axis=1))]
-    agreeing, errors = np.zeros(len(matches), bool), np.full(3, np.inf)
-    for _ in range(_ROUNDS):
-        residuals = lower - np.einsum("nk,k->n", places, plane)
-        agreeing = np.abs(residuals) < tolerance
-        if np.count_nonzero(agreeing) < max(_FEWEST, _AGREEING * len(matches)):
-            return None
-        kept, rest = places[agreeing], residuals[agreeing]
-        weights = 1 / np.maximum(np.abs(rest), _HUBER * pixel)
-        curvature = np.einsum("ni,n,nj->ij", kept, weights, kept)
-        if np.linalg.cond(curvature) > 1 / np.finfo(np.float32).eps ** 2:  # all on one line
-            return None
-        inverse = np.linalg.inv(curvature)
-        errors = np.sqrt(np.diag(inverse) * np.mean(weights * rest**2))
-        plane = plane + np.einsum("ij,nj,n->i", inverse, kept, weights * rest)
-    disparities = (matches[:, 0] - matches[:, 2])[agreeing]
-    moved = np.maximum(np.abs(disparities), np.abs(lower[agreeing]))
-    return _RowPlane(
-        (height, width), plane, errors, disparities, float(np.quantile(moved, 0.75)), pixel
+def _is_clearly_fine(rows: RowPlane) -> bool:
+    """Whether a quick look is so far from all findings that a thorough one would have none."""
+    height, width = rows.size
+    sideways = rows.disparities[np.abs(rows.disparities) > _SIDEWAYS]
+    return bool(
+        len(rows.disparities) >= 2 * FEWEST
+        and rows.moved > 2 * _SAME * rows.pixel
+        and rows.stays_below(0, _OFFSET, 1.0)
+        and rows.stays_below(1, _ROTATION, width / 2)
+        and rows.stays_below(2, _SCALE, height / 2)
+        and sideways.size >= FEWEST
+        and np.mean(sideways < 0) < 0.5 * _SWAPPED
     )
 
 
-def _row_findings(rows: _RowPlane) -> list[Finding]:
+def _row_findings(rows: RowPlane) -> list[Finding]:
     """What the matches say: the order of the views, and how the right one lies."""
     findings = []
     sideways = rows.disparities[np.abs(rows.disparities) > _SIDEWAYS]
-    if sideways.size >= _FEWEST and np.mean(sideways < 0) > _SWAPPED:
+    if sideways.size >= FEWEST and np.mean(sideways < 0) > _SWAPPED:
         findings.append(_swapped(float(np.median(rows.disparities)), "px"))
     height, width = rows.size
     lower, turned, slope = map(float, rows.plane)
@@ -320,7 +249,7 @@ def _dense_findings(left: np.ndarray, right: np.ndarray, look: Look) -> list[Fin
 
 def _repeats(view: np.ndarray) -> bool:
     """Whether a view is one pattern over and over, of which any part matches any other."""
-    grey = _reduced(view, _reduction(*view.shape[:2])).mean(axis=2)
+    grey = _reduced(view, pixels_per_pixel(*view.shape[:2])).mean(axis=2)
     grey -= cv2.GaussianBlur(grey, (0, 0), _FINE)
     spectrum = np.fft.rfft2(grey - grey.mean())
     likeness = np.fft.irfft2(np.abs(spectrum) ** 2, s=grey.shape)

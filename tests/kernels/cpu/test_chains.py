@@ -23,7 +23,7 @@ def minorant_of_chain(costs, weights, spare_rows=0):
     out, optimum = np.full_like(costs, np.nan), np.empty(1)
     number = costs.dtype.type
     move_minorants(
-        costs, costs, out, weights, np.empty(0, np.int32), 0, 1, nodes, nodes, 1,
+        costs, costs, out, weights, np.empty(0, np.int32), 0, 1, -1, nodes, nodes, 1,
         number(P1), number(P2), number(0), True, lane_costs, weights_of_edges, rows, minima, *rest,
         optimum,
     )  # fmt: skip
@@ -55,7 +55,7 @@ def test_other_chains_are_left_alone(rng):
     f = -rng.random((4 * 5, 3))
     out, optima = np.full_like(f, np.nan), np.full(5, np.nan)
     move_minorants(
-        f, f, out, np.full(20, 0.3), np.empty(0, np.int32), 1, 3, 4, 1, 5,
+        f, f, out, np.full(20, 0.3), np.empty(0, np.int32), 1, 3, -1, 4, 1, 5,
         np.float64(P1), np.float64(P2), np.float64(0), True, *scratch_arrays(4, 3, f.dtype), optima,
     )  # fmt: skip
     written = ~np.isnan(out.reshape(4, 5, 3)).any(axis=2)
@@ -94,12 +94,43 @@ def test_a_block_of_chains_gives_what_each_gives_alone(rng, chains, labels, plai
         winners[of_chain] = minorant.argmin(axis=1)
     found_winners, found_optima = np.full_like(winners, -1), np.full_like(optima, np.nan)
     move_minorants(
-        f, costs, costs, weights, found_winners, 0, chains, nodes, nodes, 1, np.float64(P1),
+        f, costs, costs, weights, found_winners, 0, chains, -1, nodes, nodes, 1, np.float64(P1),
         np.float64(P2), np.float64(0), plain, *scratch, found_optima,
     )  # fmt: skip
     assert costs.tobytes() == expected.tobytes()
     np.testing.assert_array_equal(found_winners, winners)
     np.testing.assert_array_equal(found_optima, optima)
+
+
+@pytest.mark.parametrize("labels", [7, 16, 20, 32])
+@pytest.mark.parametrize("nodes", [1, 2, 9])
+@pytest.mark.parametrize("chains", [9, 16, 19])
+@pytest.mark.parametrize("plain", [False, True])
+def test_costs_that_a_block_brings_for_the_next_are_those_of_the_next(
+    rng, chains, nodes, labels, plain
+):
+    """Blocks of columns whose costs come with the block before, or are brought by their own."""
+    f, weights = -rng.random((chains * nodes, labels)), 0.5 * rng.random(chains * nodes)
+    costs, lanes = f + rng.random(f.shape), chains_per_vector(f.dtype)
+    results = []
+    for ahead in (False, True):
+        scratch = scratch_arrays(nodes, labels, f.dtype)
+        out, optima = costs.copy(), np.full(chains, np.nan)  # in place, as `dual_mm` does it
+        for begin in range(0, chains, lanes):
+            following = begin + lanes if ahead and begin + lanes < chains else -1
+            move_minorants(
+                f, out, out, weights, np.empty(0, np.int32), begin, min(begin + lanes, chains),
+                following, nodes, 1, chains, np.float64(P1), np.float64(P2), np.float64(0), plain,
+                *scratch, optima,
+            )  # fmt: skip
+        results.append((out.tobytes(), optima.tobytes()))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("nodes", [*range(1, 20), 375])
+def test_every_node_is_fetched_once(nodes):
+    *_, order, _ = scratch_arrays(nodes, 2, np.float64)
+    assert sorted(order) == list(range(nodes))
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5])
@@ -120,8 +151,8 @@ def test_winners_of_nan_costs_are_labels(nodes, labels, unknown):
     winners = np.full(nodes + 64, -1, np.int32)
     number = np.float32
     move_minorants(
-        guarded, guarded, guarded.copy(), np.full(nodes + 64, number(0.3)), winners, 0, 1, nodes,
-        nodes, 1, number(P1), number(P2), number(0), True,
+        guarded, guarded, guarded.copy(), np.full(nodes + 64, number(0.3)), winners, 0, 1, -1,
+        nodes, nodes, 1, number(P1), number(P2), number(0), True,
         *scratch_arrays(nodes, labels, costs.dtype), np.empty(1),
     )  # fmt: skip
     assert ((winners[:nodes] >= 0) & (winners[:nodes] < labels)).all()
