@@ -282,12 +282,14 @@ def _patches_to_points(
     height, width, channels = image.shape
     columns = side * (tiles - 1) + _SIDE
     inside = top >= 0 and left >= 0 and top + _SIDE <= height and left + columns <= width
+    # One call for both cases, and for one type of array: it takes long to compile.
+    source, start, line = strip, 0, columns * channels
     if inside and not derivative:
-        line = width * channels
-        _input_to_points(image, top * line + left * channels, line, side, tiles, V)
+        source, line = image.reshape(-1), width * channels
+        start = top * line + left * channels
     else:
         cut_strip(image, y, derivative, top, left, _SIDE, columns, strip)
-        _input_to_points(strip, 0, columns * channels, side, tiles, V)
+    _input_to_points(source, start, line, side, tiles, V)
 
 
 @register_jitable
@@ -296,13 +298,13 @@ def _tiles_to_points(
 ) -> None:
     """X of the tiles the first of which begins at (top, left), with zeros outside the image."""
     height, width, channels = image.shape
+    source, start, line = strip, 0, side * tiles * channels
     if top + side <= height and left + side * tiles <= width:
-        line = width * channels
+        source, line = image.reshape(-1), width * channels
         start = top * line + left * channels
-        _input_tiles_to_points(image, start, line, channels, side, tiles, X)
     else:
         cut_strip(image, image, False, top, left, side, side * tiles, strip)
-        _input_tiles_to_points(strip, 0, side * tiles * channels, channels, side, tiles, X)
+    _input_tiles_to_points(source, start, line, channels, side, tiles, X)
 
 
 # ---------------------------------------------------------------- rows of tiles
