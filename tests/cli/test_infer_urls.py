@@ -125,3 +125,13 @@ def test_results_cannot_go_to_a_web_page(scenes, capsys):
 def test_a_url_that_is_no_list(memory, capsys):
     done = run(capsys, *infer("--pairs", "memory://data", "--out-dir", "memory://out"))
     assert_one_sentence(*done, "memory://data does not exist or is not a file")
+
+
+def test_only_workers_can_return_results(scenes, tmp_path, capsys):
+    many = infer("--pairs", scenes / "pairs.csv", "--out-dir", tmp_path / "out", "--return-results")
+    code, _, err = run(capsys, *many)
+    assert code == 2
+    assert "--return-results is about workers: give --scheduler or --workers" in err
+    code, _, err = run(capsys, *infer("a.png", "b.png", "--return-results"))
+    assert code == 2
+    assert "--return-results is about many pairs" in err

@@ -122,7 +122,7 @@ def test_a_killed_rank_ends_the_job_and_the_run_resumes(scenes, tmp_path):
 
 
 def test_a_rank_that_waits_leaves_its_core_alone():
-    """The first waits two seconds for the second, in every kind of call."""
+    """The first waits a second for the second one, in every kind of call."""
     script = """
 import time
 import numpy as np
@@ -137,7 +137,7 @@ calls = (
 )
 for call in calls:
     if ranks.rank == 1:
-        time.sleep(0.5)
+        time.sleep(1.0)
     begun = time.process_time()
     assert call() == 2
     if ranks.rank == 0:
@@ -148,8 +148,7 @@ for call in calls:
     )
     seconds = [float(line) for line in done.stdout.splitlines()]
     assert len(seconds) == 4
-    # `first` does not wait for the others, who wait for it.
-    assert max(seconds) < 0.2, seconds
+    assert max(seconds) < 0.08, seconds  # MPI's own waiting: all that a busy machine lets it have
 
 
 def rank_process(launcher: int, rank: int) -> int:

@@ -178,6 +178,7 @@ def pair_lists() -> list[bytes]:
     return [
         b"left.png,right.png\n# more\na/left.png, b/right.png, name\n",
         b"name\tleft\tright\nx/y\tl.png\tr.png\n",
+        b"memory://l/../left.png,file:///r/1.png\nmemory://l/2.png,r/2.png,name\n",
     ]
 
 

@@ -18,7 +18,19 @@ def test_urls(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["a.png", "/a/b.png", "C:/a.png", "C:\\a.png", "a:b", "1://a", "", "-", "file:///a"]
+    "name",
+    [
+        "a.png",
+        "/a/b.png",
+        "C:/a.png",
+        "C:\\a.png",
+        "a:b",
+        "a::b.png",
+        "1://a",
+        "",
+        "-",
+        "file:///a",
+    ],
 )
 def test_what_is_none(name):
     assert not is_url(name)

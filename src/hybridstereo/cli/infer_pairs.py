@@ -50,7 +50,8 @@ _OPTIONS = (
         metavar="LIST|DIR|-",
         help="Match many pairs: those of a list with a line left,right or left,right,name for each "
         "('-' reads it from standard input), or all that are found in a folder (KITTI's and "
-        "Middlebury's layouts, left and right folders, 0001_left.png beside 0001_right.png).",
+        "Middlebury's layouts, left and right folders, 0001_left.png beside 0001_right.png). A "
+        "list, its images and --out-dir may be URLs such as s3://bucket/list.csv; docs/scaling.md.",
     ),
     click.option(
         "--out-dir",

@@ -11,8 +11,9 @@ import posixpath
 import re
 from urllib.parse import urlsplit
 
-# s3://bucket/key, simplecache::s3://bucket/key; not C:\images or C:/images.
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(?:://|::)")
+# s3://bucket/key, simplecache::s3://bucket/key; not C:\images, C:/images or a::b.png.
+_KIND = r"[A-Za-z][A-Za-z0-9+.\-]*"
+_URL = re.compile(f"(?:{_KIND}::)*{_KIND}://")
 _LOCAL = re.compile(r"(?:file|local)://")
 
 
