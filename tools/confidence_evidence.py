@@ -1,8 +1,8 @@
 """What `tools/fit_confidence.py` fits to and judges by: pixels of scenes with truth, kept in files.
 
 Fitted are scenes that no model is trained on (validation and the neighbours of the test), some that
-the models are trained on, and generated ones. Trained scenes are no easier in this respect: with
-`general`, at equal evidence, as many pixels are right there as on scenes that it never saw.
+the models are trained on, and generated ones. Trained scenes do no harm: with `general`, no more
+pixels of equal evidence are right there than on scenes that it never saw (docs/model.md 18).
 
 Where the truth leaves out occluded pixels (KITTI without disp_occ), those that the left-right check
 calls occluded are left out as well, in fitting and in judging: the few of them that have truth are

@@ -22,11 +22,11 @@ def scenes():
     generator = np.random.default_rng(3)
     made = []
     for number in range(6):
-        terms = generator.random((600, TERMS)).astype(np.float32)
-        kind = generator.integers(0, len(KINDS), 600)
-        right = generator.random(600) < logistic((2 + kind) * terms[:, 0] - 1.5)
+        terms = generator.random((2000, TERMS)).astype(np.float32)
+        kind = generator.integers(0, len(KINDS), 2000)
+        right = generator.random(2000) < logistic((2 + kind) * terms[:, 0] - 1.5)
         evidence = Evidence(
-            terms, np.where(right, 0.0, 9.0), terms[:, 0], terms[:, 1], kind, np.array(1800)
+            terms, np.where(right, 0.0, 9.0), terms[:, 0], terms[:, 1], kind, np.array(6000)
         )
         made.append(
             Scene("KITTI 2012" if number % 2 else "generated", str(number), False, evidence)
