@@ -42,7 +42,6 @@ LAYERS = (
         "validity",
         "filling",
         "confidence",
-        "confidence_weights",
         "search_range",
         "pair_rows",
         "pair_check",

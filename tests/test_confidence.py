@@ -1,22 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from hybridstereo.confidence import (
-    CALIBRATION_KNOTS,
     KINDS,
-    ConfidenceFit,
     Cues,
     confidence_of,
     cues_of,
     terms_of,
 )
-from hybridstereo.confidence_weights import FITS, JOINT_FIT
 from hybridstereo.crf import CrfSolution
 from hybridstereo.labels import LabelRange
-from hybridstereo.model import fingerprint, with_config
-from hybridstereo.models.zoo import available_models, load_model
+from hybridstereo.models.confidence_fits import FITS_FILE, JOINT, read_fits
 from hybridstereo.validity import validity_of
 
 
@@ -62,7 +60,7 @@ def test_few_labels_have_no_rival(backend):
     assert (found.margin > 1).all()
 
 
-JOINT = ConfidenceFit(*JOINT_FIT)
+JOINT_FIT = read_fits(FITS_FILE)[JOINT]
 
 
 def example(margin=0.5, disparity=4.0, other=4.0, background=4.0):
@@ -81,35 +79,6 @@ def inner(confidence):
     return float(confidence[:, 16:].mean())
 
 
-def test_every_term_has_weights_and_no_other():
-    names = [name for name, _ in terms_of(*example())]
-    for fit in (JOINT, *(ConfidenceFit(*numbers) for numbers in FITS.values())):
-        assert list(fit.weights) == names
-        assert {len(x) for x in (*fit.weights.values(), fit.intercepts)} == {len(KINDS)}
-        # More evidence never counts for less.
-        assert len(fit.calibration) == len(CALIBRATION_KNOTS)
-        assert (np.diff(fit.calibration) > 0).all()
-
-
-def test_fits_are_those_of_shipped_models():
-    models = {name: load_model(name) for name in available_models()}
-    used = {name: ConfidenceFit.of(fingerprint(model)).model for name, model in models.items()}
-    # A fit whose model has changed since would never be used.
-    assert {name for name in used if used[name] == name} == {x[0] for x in FITS.values()}
-    assert used["general"] == "general"
-    assert used["census"] == "all models"
-
-
-def test_another_model_has_another_fingerprint():
-    model = load_model("general-fast")
-    before = fingerprint(model)
-    assert fingerprint(with_config(model, iterations=3, description="another")) == before
-    assert fingerprint(with_config(model, half_weight=0.0, quarter_weight=0.0)) != before
-    assert fingerprint(with_config(model, p2=model.config.p2 + 1)) != before
-    model.unary[0].weight[0, 0, 0, 0] += 1
-    assert fingerprint(model) != before
-
-
 def test_terms_are_shares():
     generator = np.random.default_rng(4)
     values = [generator.uniform(0, 20, (24, 30)).astype(np.float32) for _ in range(5)]
@@ -124,16 +93,36 @@ def test_terms_are_shares():
 
 
 def test_confidence_follows_the_evidence():
-    good = confidence_of(*example(), JOINT)
+    good = confidence_of(*example(), JOINT_FIT)
     assert good.dtype == np.float32
     assert good.shape == (24, 30)
     assert inner(good) > 0.9
-    unsure = confidence_of(*example(margin=0.01), JOINT)
-    contradicted = confidence_of(*example(margin=0.01, other=12.0, background=9.0), JOINT)
+    unsure = confidence_of(*example(margin=0.01), JOINT_FIT)
+    contradicted = confidence_of(*example(margin=0.01, other=12.0, background=9.0), JOINT_FIT)
     assert inner(contradicted) < inner(unsure) < inner(good)
     # A contradicted pixel that shows the surface behind was hidden, not mismatched.
-    guessed = confidence_of(*example(margin=0.01, other=12.0, background=4.0), JOINT)
+    guessed = confidence_of(*example(margin=0.01, other=12.0, background=4.0), JOINT_FIT)
     assert inner(contradicted) < inner(guessed) < inner(good)
+
+
+def test_every_kind_has_a_calibration_of_its_own():
+    maps = example(margin=0.1, other=12.0, background=4.0)
+    before = confidence_of(*maps, JOINT_FIT)
+    flat = tuple(float(x) for x in np.linspace(-0.01, 0.01, len(JOINT_FIT.knots)))
+    for number, kind in enumerate(KINDS):
+        calibration = list(JOINT_FIT.calibration)
+        calibration[number] = flat
+        after = confidence_of(*maps, replace(JOINT_FIT, calibration=tuple(calibration)))
+        inside = maps[4] == kind
+        np.testing.assert_allclose(after[inside], 0.5, atol=0.01)
+        np.testing.assert_array_equal(after[~inside], before[~inside])
+
+
+def test_a_point_behind_the_background_was_not_seen():
+    found = dict(terms_of(*example(disparity=4.0, other=12.0, background=9.0)))
+    assert inner(found["behind the background, 1 to 3"]) == 1
+    nearer = dict(terms_of(*example(disparity=9.0, other=12.0, background=4.0)))
+    assert inner(nearer["behind the background, 1 to 3"]) == 0
 
 
 def test_cues_of_tiles_are_those_of_the_whole():

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import confidence_weights
 from .crf import CrfSolution
 from .disparity import join_tiles
 from .kernels import Backend
@@ -26,9 +25,6 @@ RIGHT_WITHIN = 2.0
 KINDS = (GOOD, OCCLUDED, INVALID)
 """Of pixels, as `hybridstereo.validity` tells them apart; weights stand in this order."""
 
-CALIBRATION_KNOTS = (-6, -3, -2.2, -1.4, -0.8, -0.4, 0, 0.4, 0.8, 1.4, 2.2, 3, 4.5, 7, 12)
-"""Evidence between which the calibration is a straight line."""
-
 _BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
 # Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
 _RADII = (8, 48)
@@ -38,7 +34,7 @@ _NO_RIVAL = 10.0  # the margin where all labels are neighbours; more than any re
 
 @dataclass(frozen=True)
 class ConfidenceFit:
-    """Numbers that ``tools/fit_confidence.py`` found.
+    """Numbers that ``tools/fit_confidence.py`` found; `hybridstereo.models.confidence_fits` reads.
 
     Attributes
     ----------
@@ -48,19 +44,18 @@ class ConfidenceFit:
         For each of `KINDS`.
     weights
         By the names of the terms, for each of `KINDS`.
+    knots
+        Evidence between which the calibration is a straight line.
     calibration
-        What the evidence at `CALIBRATION_KNOTS` amounts to on scenes that were not fitted.
+        For each of `KINDS`, what the evidence at the knots amounts to on scenes that were not
+        fitted.
     """
 
     model: str
     intercepts: tuple[float, ...]
     weights: Mapping[str, tuple[float, ...]]
-    calibration: tuple[float, ...]
-
-    @classmethod
-    def of(cls, fingerprint: str) -> ConfidenceFit:
-        """That of a shipped model, by the fingerprint of its networks; else the joint one."""
-        return cls(*confidence_weights.FITS.get(fingerprint, confidence_weights.JOINT_FIT))
+    knots: tuple[float, ...]
+    calibration: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,9 +121,9 @@ def confidence_of(
 ) -> np.ndarray:
     """The probability that each pixel is right, float32 (H, W) in [0, 1].
 
-    Logistic regression over the terms t of `terms_of`, with weights of their own for each of
-    `KINDS`, and a calibration c of piecewise straight lines that never falls:
-    ``1 / (1 + exp(-c(w0 + sum_i w_i t_i)))``.
+    Logistic regression over the terms t of `terms_of`, with weights and a calibration c of their
+    own for each of `KINDS`: ``1 / (1 + exp(-c(w0 + sum_i w_i t_i)))``.  The calibration consists of
+    straight pieces and never falls.
 
     Parameters
     ----------
@@ -148,8 +143,11 @@ def confidence_of(
     evidence = np.take(np.array(fit.intercepts, np.float32), kinds)
     for name, term in terms_of(disparity, other, direction, background, validity, cues):
         evidence += term * np.take(np.array(fit.weights[name], np.float32), kinds)
-    counting = np.interp(evidence, CALIBRATION_KNOTS, fit.calibration)
-    return (1 / (1 + np.exp(-counting))).astype(np.float32)
+    counting = np.empty_like(evidence)
+    for kind, values in enumerate(fit.calibration):
+        inside = kinds == kind
+        counting[inside] = np.interp(evidence[inside], fit.knots, values)
+    return 1 / (1 + np.exp(-counting))
 
 
 def kinds_of(validity: np.ndarray) -> np.ndarray:
@@ -179,8 +177,9 @@ def terms_of(
     yield "the other view sees something nearer", nearer.astype(np.float32)
     yield "outside the other view", outside.astype(np.float32)
     contradicts = validity != GOOD
-    guess = np.where(contradicts, np.abs(background - disparity), 0)
-    yield from _ramps("not the background", guess, (0, 1, 3, 10))
+    behind = np.where(contradicts, background - disparity, 0)
+    yield from _ramps("not the background", np.abs(behind), (0, 1, 3, 10))
+    yield from _ramps("behind the background", behind, (1, 3))
     row_contradicts = cues.row_difference > TOLERANCE
     yield "rows and columns contradict", row_contradicts.astype(np.float32)
     for radius in _RADII:
@@ -196,6 +195,12 @@ def terms_of(
     yield from _ramps("distance to a depth edge", _edge_distance(disparity), (0, 2, 10))
     yield from _ramps("distance to a contradiction", _distance_to(contradicts), (0, 2, 5, 15))
     yield from _ramps("far from any confirmation", _distance_to(~contradicts), (0, 3, 10, 40))
+
+
+def term_names() -> list[str]:
+    """The names of the terms, in their order."""
+    blank = np.zeros((2, 2), np.float32)
+    return [name for name, _ in terms_of(blank, blank, -1, blank, blank, Cues(blank, blank))]
 
 
 def _ramps(

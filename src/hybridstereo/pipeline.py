@@ -34,6 +34,7 @@ from .filling import filled_disparity
 from .kernels import Array, Backend, release_memory
 from .labels import LabelRange
 from .model import StereoModel, fingerprint, on_device
+from .models.confidence_fits import confidence_fit
 from .options import VIEWS, MatchOptions, View
 from .pyramid import half_labels, half_size, pyramid_forward
 from .result import StereoResult
@@ -65,7 +66,7 @@ class Pipeline:
 
     @cached_property
     def _confidence_fit(self) -> ConfidenceFit:
-        return ConfidenceFit.of(self._fingerprint())
+        return confidence_fit(self._fingerprint())
 
     def match(
         self,

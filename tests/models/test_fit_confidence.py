@@ -1,0 +1,69 @@
+"""``tools/fit_confidence.py`` on made-up pixels, whose probabilities are known."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from confidence_evidence import Evidence, Scene, pixels_of
+from confidence_regression import KNOTS, confidence_of, logistic
+from fit_confidence import fitted, tenths, write_fits
+
+from hybridstereo.confidence import KINDS, term_names
+from hybridstereo.models.confidence_fits import FITS_FILE, JOINT, read_fits
+
+TERMS = len(term_names())
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """The first term counts for a pixel, more so for some kinds; the others mean nothing."""
+    generator = np.random.default_rng(3)
+    made = []
+    for number in range(6):
+        terms = generator.random((2000, TERMS)).astype(np.float32)
+        kind = generator.integers(0, len(KINDS), 2000)
+        right = generator.random(2000) < logistic((2 + kind) * terms[:, 0] - 1.5)
+        evidence = Evidence(
+            terms, np.where(right, 0.0, 9.0), terms[:, 0], terms[:, 1], kind, np.array(6000)
+        )
+        made.append(
+            Scene("KITTI 2012" if number % 2 else "generated", str(number), False, evidence)
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def fit(scenes):
+    return fitted(scenes, "made up", pixels_of(scenes))
+
+
+def test_the_confidence_is_calibrated_where_it_can_be(scenes, fit):
+    weights = np.column_stack([fit.intercepts, *fit.weights.values()])
+    numbers = np.array(fit.knots), np.array(fit.calibration)
+    confidence = np.concatenate([confidence_of(x.evidence, weights, *numbers) for x in scenes])
+    right = np.concatenate([x.right for x in scenes])
+    found = tenths(confidence, right, np.ones(right.size))
+    assert found[:, 1].sum() == pytest.approx(100)
+    assert (found[:, 1] > 1).sum() >= 6
+    assert np.abs(found[found[:, 1] > 1, 0]).max() < 8
+    # Terms keep their meaning: the first one is a margin, of which more is better.
+    assert min(fit.weights[term_names()[0]]) > 1
+    assert fit.knots == KNOTS
+
+
+def test_tenths_count_by_weight():
+    found = tenths(np.array([0.25, 0.25, 1.0]), np.array([True, False, True]), np.array([3, 1, 4]))
+    np.testing.assert_allclose(found[2], [50, 50])
+    np.testing.assert_allclose(found[9], [0, 50])
+    assert not found[[0, 1, 3, 4, 5, 6, 7, 8]].any()
+
+
+def test_stored_fits_are_read_again(tmp_path, fit):
+    path = tmp_path / "confidence.json"
+    shutil.copy(FITS_FILE, path)
+    before = dict(read_fits(path))
+    write_fits({JOINT: fit, "of no model": fit}, path)
+    assert read_fits(path) == {**before, JOINT: fit}
+    assert max(map(len, path.read_text(encoding="utf-8").splitlines())) < 130

@@ -1,0 +1,169 @@
+"""The regression and the calibration of ``tools/fit_confidence.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from confidence_evidence import Evidence, Scene
+
+from hybridstereo.confidence import KINDS, term_names
+
+RIDGE = 3e-3  # pulls weights to zero: the scenes are few
+CALIBRATION_RIDGE = 3e-2  # pulls the calibration to none where little speaks for one
+KNOTS = (-6.0, -2.0, 0.0, 2.0, 4.0, 8.0, 12.0)
+"""Evidence between which the calibration is a straight line."""
+PARTS = 6  # of the scenes, for the calibration
+LEAST_SLOPE = 0.1  # of the calibration, so that it keeps the order of the pixels
+
+Shares = Mapping[str, float]
+"""How much each data set counts."""
+
+
+def evidence_of(pixels: Evidence, found: np.ndarray) -> np.ndarray:
+    """(N,): with intercepts and weights (kinds, 1 + T), before the calibration."""
+    evidence = found[pixels.kind, 0]
+    for term in range(pixels.terms.shape[1]):
+        evidence += found[pixels.kind, 1 + term] * pixels.terms[:, term]
+    return evidence
+
+
+def confidence_of(
+    pixels: Evidence, found: np.ndarray, knots: np.ndarray, calibration: np.ndarray
+) -> np.ndarray:
+    """(N,): as `hybridstereo.confidence.confidence_of`, of pixels whose terms are known."""
+    evidence = evidence_of(pixels, found)
+    for kind, values in enumerate(calibration):
+        inside = pixels.kind == kind
+        evidence[inside] = np.interp(evidence[inside], knots, values)
+    return logistic(evidence)
+
+
+def logistic(evidence: np.ndarray) -> np.ndarray:
+    """The probability that goes with some evidence."""
+    return 1 / (1 + np.exp(-evidence))
+
+
+def bounded_regression(
+    terms: np.ndarray,
+    right: np.ndarray,
+    weight: np.ndarray,
+    start: np.ndarray,
+    least: np.ndarray,
+    ridge: float,
+) -> np.ndarray:
+    """Logistic regression by projected Newton steps.
+
+    Parameters
+    ----------
+    terms, right, weight
+        (N, T), (N,) and (N,): what is seen of each pixel, whether it is right, how much it counts.
+    start
+        (T,), where the coefficients begin, and what a ridge pulls them to.
+    least
+        (T,), their lower bounds.
+    ridge
+        How strongly; the counts of all pixels add up to 1.
+    """
+    weight = weight / weight.sum()
+    sign = np.where(right, -1.0, 1.0)
+
+    def loss(found: np.ndarray) -> float:
+        misfit = np.logaddexp(0, sign * (terms @ found)) @ weight
+        return float(misfit + ridge / 2 * np.sum((found - start) ** 2))
+
+    found = np.maximum(start, least)
+    before = loss(found)
+    for _ in range(100):
+        probability = logistic(terms @ found)
+        gradient = terms.T @ (weight * (probability - right)) + ridge * (found - start)
+        curvature = (terms * (weight * probability * (1 - probability))[:, np.newaxis]).T @ terms
+        curvature += ridge * np.eye(found.size)
+        free = (found > least) | (gradient < 0)
+        step = np.zeros(found.size)
+        step[free] = np.linalg.solve(curvature[np.ix_(free, free)], gradient[free])
+        while (after := loss(moved := np.maximum(found - step, least))) > before:
+            step /= 2
+            if np.abs(step).max() < 1e-6:
+                return found
+        if before - after < 1e-9:
+            return moved
+        found, before = moved, after
+    raise SystemExit("the regression does not converge")
+
+
+def pixel_weights(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
+    """(N,): every data set counts by its share, its scenes the same, and so do their pixels."""
+    groups = [scene.group for scene in scenes]
+    parts = []
+    for scene in scenes:
+        count = groups.count(scene.group) * scene.right.size
+        parts.append(np.full(scene.right.size, shares[scene.group] / count))
+    return np.concatenate(parts)
+
+
+def fit(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
+    """Intercepts and weights (kinds, 1 + T) of which none counts against its meaning."""
+    terms = np.concatenate([x.evidence.terms for x in scenes]).astype(np.float64)
+    right = np.concatenate([x.right for x in scenes])
+    kind = np.concatenate([x.evidence.kind for x in scenes])
+    weight = pixel_weights(scenes, shares)
+    # Terms are turned so that none may count against its sign; those without one may.
+    signs = np.array([_sign(name) for name in term_names()])
+    turned = np.column_stack([np.ones(len(terms)), terms * np.where(signs < 0, -1, 1)])
+    least = np.where(np.concatenate([[0], signs]) == 0, -np.inf, 0.0)
+    found = []
+    for number in range(len(KINDS)):
+        inside = kind == number
+        coefficients = bounded_regression(
+            turned[inside], right[inside], weight[inside], np.zeros(least.size), least, RIDGE
+        )
+        found.append(coefficients * np.concatenate([[1], np.where(signs < 0, -1, 1)]))
+    return np.stack(found)
+
+
+def calibrate(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
+    """(kinds, knots): what the evidence at `KNOTS` amounts to on scenes that were not fitted.
+
+    Scenes differ more than the terms can tell, so weights that suit the fitted ones are too sure of
+    themselves on others. So each part of the scenes is judged by weights that were fitted to the
+    other parts, and that corrects the evidence of the weights fitted to all.
+    """
+    names = sorted({scene.name for scene in scenes})
+    part = {name: number % PARTS for number, name in enumerate(names)}
+    evidence = [np.zeros(0)] * len(scenes)
+    for number in range(PARTS):
+        found = fit([scene for scene in scenes if part[scene.name] != number], shares)
+        for place, scene in enumerate(scenes):
+            if part[scene.name] == number:
+                evidence[place] = evidence_of(scene.evidence, found)
+    knots = np.array(KNOTS)
+    steps = np.diff(knots)
+    # How far the evidence has come within each piece; the coefficients are how much that counts.
+    pieces = np.clip((np.concatenate(evidence)[:, np.newaxis] - knots[:-1]) / steps, 0, 1)
+    pieces = np.column_stack([np.ones(len(pieces)), pieces])
+    right = np.concatenate([scene.right for scene in scenes])
+    kind = np.concatenate([scene.evidence.kind for scene in scenes])
+    weight = pixel_weights(scenes, shares)
+    start = np.concatenate([knots[:1], steps])
+    least = np.concatenate([[-np.inf], LEAST_SLOPE * steps])
+    return np.stack(
+        [
+            np.cumsum(
+                bounded_regression(
+                    pieces[inside], right[inside], weight[inside], start, least, CALIBRATION_RIDGE
+                )
+            )
+            for inside in (kind == number for number in range(len(KINDS)))
+        ]
+    )
+
+
+def _sign(name: str) -> int:
+    """Which way a term may go: more of it is better, worse, or (0) either.
+
+    What the other view sees instead says something only of pixels that it does not confirm.
+    """
+    if name.startswith(("the other view", "outside")):
+        return 0
+    return 1 if name.startswith(("margin", "distance")) else -1
