@@ -5,12 +5,14 @@ chains is processed in lock-step, each chain in one lane of the vectors (`lanes`
 the labels are taken lane by lane, the neighbour of a label is the vector beside it, and a message
 takes time in proportion to the number of labels, whatever that is.
 
-The costs of a block are brought into this order once, when the first walks reach them (`_bring`),
-and what is handed to the other family is brought back (`_exchange`).  Beside them the bisection
-keeps only the few dozen rows of costs that it reads again (`_walk`).
+The costs of a block are brought into this order once (`_bring`), and what is handed to the other
+family is brought back (`_exchange`).  When a node is handed over, the costs of the same node of the
+block that follows take its place in the scratch; what both need from memory is fetched a little at
+a time, with the messages before (`_fetch`).  Beside the costs the bisection keeps only the few
+dozen rows that it reads again (`_walk`).
 
 The numbers are floats or 16-bit fixed point (docs/model.md 6.9); what is different for the latter
-is in `lanes` and `messages`.
+is in `lanes` and `messages`, and that every block brings its own costs in its first walks.
 """
 
 from __future__ import annotations
@@ -59,10 +61,8 @@ _LINE_BYTES = 64
 
 # Nodes that are fetched from memory ahead of the one that is brought by a walk.
 _AHEAD = 4
-# Nodes that are fetched ahead of those that are handed over, and how many runs of K numbers are
-# fetched with a message, of which there are about seven per node.
+# Nodes that are fetched ahead of those that are handed over.
 _FETCHED_NODES = 24
-_RUNS_PER_MESSAGE = 4
 
 # What `_Scratch.progress` holds: counters ...
 _FINISHED = 0  # nodes that were handed over
@@ -74,7 +74,7 @@ _NODES = 4
 _NODE_STEP = 5  # numbers from node to node
 _CHAIN_STEP = 6
 _LAST_RUN = 7
-_RUNS_AT_A_TIME = 8
+_RUNS_AT_A_TIME = 8  # with a message
 _F_LABELS = 9  # labels of f that are needed, ...
 _FOLLOWING_LABELS = 10  # ... and of the costs of the following block
 _PROGRESS = 11
@@ -154,8 +154,14 @@ def _choose_exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) ->
 
 
 @inner
-def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
-    """target = the costs of the chains at a node, (K, lanes); source: those of the first chain."""
+def _bring(
+    block: _ChainBlock, source: Any, last: int, target: Any, ahead: int, soon_target: Any
+) -> None:
+    """target = the costs of the chains at a node, (K, lanes); source: those of the first chain.
+
+    Unless ``ahead`` is 0, the costs so many numbers further and the memory at ``soon_target`` are
+    fetched meanwhile.
+    """
     never_inline()
     label_count, step = block.label_count, block.chain_step * block.label_count
     lanes = lane_count(source)
@@ -168,6 +174,9 @@ def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
         return
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)  # the last lines overlap
+        if ahead != 0:
+            prefetch_tile(advance(source, k + ahead), step, last)
+            prefetch_tile(advance(soon_target, k * lanes), line, lanes)
         low = transposed(load_tile(advance(source, k), step, last))
         high = transposed(load_tile(advance(source, k + lanes), step, last))
         store_tile(advance(target, k * lanes), lanes, lanes, low)
@@ -239,11 +248,12 @@ def _bring_back(block: _ChainBlock, pixel: int, minorant: Any, low: Any) -> None
 
 @inner
 def _exchange(
-    block: _ChainBlock, pixel: int, costs: Any, minorant: Any, low: Any, lows: Any
+    block: _ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any, low: Any, lows: Any
 ) -> None:
     """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
 
-    low: the minima of F, which are also at the pointer ``lows``.
+    low: the minima of F, which are also at the pointer ``lows``.  In fixed point the unary costs at
+    the pixel ``soon`` are fetched meanwhile; else `_fetch` has done so.
     """
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
@@ -257,8 +267,11 @@ def _exchange(
                 i, j = lane * step + k, k * lanes + lane
                 out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
         return
+    ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
+        if block.fixed:
+            prefetch_tile(advance(f, k + ahead), step, last)
         near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
         far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
         near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
@@ -330,11 +343,7 @@ def _walk(
         if first and not block.brought:
             source = advance(block.costs, node * block.node_step * label_count)
             ahead = way * _AHEAD * block.node_step * label_count
-            for k in range(0, label_count, _TILES * lane_count(source)):
-                prefetch_tile(
-                    advance(source, ahead + k), block.chain_step * label_count, block.last
-                )
-            _bring(block, source, block.last, costs)
+            _bring(block, source, block.last, costs, ahead, _costs(block, scratch, node + way))
         if count == 1:
             if first:
                 store_lanes(
@@ -377,10 +386,12 @@ def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, 
         _bring_back(block, pixel, minorant, low)
     else:
         lows = advance(scratch.minima, _TURN * lane_count(scratch.minima))
-        _exchange(block, pixel, costs, minorant, low, lows)
+        turn = min(scratch.progress[_FINISHED] + _AHEAD, block.nodes) - 1
+        soon = scratch.order[turn] * block.node_step
+        _exchange(block, pixel, soon, costs, minorant, low, lows)
     if block.following_last >= 0:
         source = advance(block.following, pixel * block.label_count)
-        _bring(block, source, block.following_last, costs)
+        _bring(block, source, block.following_last, costs, 0, costs)
     if block.vote:
         _vote(block, pixel, minorant)
 
@@ -597,7 +608,9 @@ def move_minorants(
     progress[:] = 0
     progress[_NODES] = nodes
     progress[_NODE_STEP], progress[_CHAIN_STEP] = node_step * label_count, chain_step * label_count
-    progress[_LAST_RUN], progress[_RUNS_AT_A_TIME] = 2 * last + 1, _RUNS_PER_MESSAGE
+    # There are about seven messages per node, and not all nodes have as many.  In fixed point they
+    # are too short to hide what comes from memory.
+    progress[_LAST_RUN], progress[_RUNS_AT_A_TIME] = 2 * last + 1, 0 if block.fixed else lanes // 2
     progress[_F_LABELS] = 0 if plain else label_count
     progress[_FOLLOWING_LABELS] = 0 if following < 0 else label_count
     _bisect(block, scratch)
