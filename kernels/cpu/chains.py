@@ -5,18 +5,20 @@ chains is processed in lock-step, each chain in one lane of the vectors (`lanes`
 the labels are taken lane by lane, the neighbour of a label is the vector beside it, and a message
 takes time in proportion to the number of labels, whatever that is.
 
-The costs of a block are brought into this order once, when the first walks reach them (`_bring`),
-and what is handed to the other family is brought back (`_exchange`).  Beside them the bisection
-keeps only the few dozen rows of costs that it reads again (`_walk`).
+The costs of a block are brought into this order once (`bring`), and what is handed to the other
+family is brought back (`exchange`).  When a node is handed over, the costs of the same node of the
+block that follows take its place in the scratch; what both need from memory is fetched a little at
+a time, with the messages before (`fetch`).  Beside the costs the bisection keeps only the few
+dozen rows that it reads again (`_walk`).
 
 The numbers are floats or 16-bit fixed point (docs/model.md 6.9); what is different for the latter
-is in `lanes` and `messages`.
+is in `lanes` and `messages`, and that every block brings its own costs in its first walks.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -25,23 +27,37 @@ from numba.extending import overload
 from . import buffers
 from .jit import compiled
 from .lanes import (
-    above,
-    at_most,
     chains_per_vector,
     is_fixed,
     lane_count,
     load_lanes,
-    load_tile,
-    prefetch_tile,
     splat,
     store_lanes,
-    store_tile,
-    stream_tiles,
-    transposed,
-    where_less,
 )
 from .messages import Edge, copy_row, inner, pass_on, reply, split_marginal
-from .pointers import advance, never_inline, pointer_to, prefetch
+from .pointers import advance, never_inline, pointer_to
+from .transfers import (
+    AHEAD,
+    BROUGHT,
+    CHAIN_STEP,
+    F_LABELS,
+    FINISHED,
+    FOLLOWING_LABELS,
+    LAST_RUN,
+    LINE_BYTES,
+    NODE_STEP,
+    NODES,
+    PROGRESS_SIZE,
+    RUNS_AT_A_TIME,
+    TILES,
+    ChainBlock,
+    Scratch,
+    bring,
+    bring_back,
+    exchange,
+    fetch,
+    vote,
+)
 
 __all__ = ["move_minorants", "scratch_arrays", "scratch_bytes"]
 
@@ -52,73 +68,6 @@ _BOTTOM = 2
 
 # Bisection halves intervals: 64 levels cover every chain that an index can address.
 _LEVELS = 64
-
-# Tiles that are brought at a time: with float32 and fixed point their rows make a cache line.
-_TILES = 2
-_LINE_BYTES = 64
-
-# Nodes that are fetched from memory ahead of the one that is brought by a walk.
-_AHEAD = 4
-# Nodes that are fetched ahead of those that are handed over, and how many runs of K numbers are
-# fetched with a message, of which there are about seven per node.
-_FETCHED_NODES = 24
-_RUNS_PER_MESSAGE = 4
-
-# What `_Scratch.progress` holds: counters ...
-_FINISHED = 0  # nodes that were handed over
-_FETCHED = 1  # nodes that were fetched ...
-_RUNS = 2  # ... and runs of the next one, two for each chain
-_BROUGHT = 3  # the first chain of the block whose costs are in the scratch
-# ... and what `_fetch` has to know of the block.
-_NODES = 4
-_NODE_STEP = 5  # numbers from node to node
-_CHAIN_STEP = 6
-_LAST_RUN = 7
-_RUNS_AT_A_TIME = 8
-_F_LABELS = 9  # labels of f that are needed, ...
-_FOLLOWING_LABELS = 10  # ... and of the costs of the following block
-_PROGRESS = 11
-
-
-class _ChainBlock(NamedTuple):
-    """Chains side by side, at most one per lane.
-
-    The pointers point to the first node of the first chain.
-    """
-
-    f: Any  # unary costs, K per pixel
-    costs: Any  # costs of the family of chains being processed, K per pixel
-    out: Any  # receives the costs of the other family; may be the same memory as `costs`
-    winners: Any  # receives the argmin of F, one per pixel ...
-    vote: bool  # ... if this is set
-    plain: bool  # the other family gets F itself instead of f + (F - costs)
-    nodes: int
-    node_step: int  # pixels from node to node
-    chain_step: int  # pixels from chain to chain
-    last: int  # the last chain; lanes beyond it repeat it
-    following: Any  # `costs` of the block that comes next ...
-    following_last: int  # ... and its last chain, -1 if there is none
-    brought: bool  # the costs were brought with the block before this one
-    label_count: int
-    whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
-    penalties: Edge  # of edges of weight 1
-    limit: Any  # of what is handed over in fixed point ...
-    highest: Any  # ... as one number
-    fixed: bool  # whether the numbers are fixed point
-
-
-class _Scratch(NamedTuple):
-    """Buffers of one thread; the floats have the lanes as their last axis."""
-
-    costs: Any  # of all nodes, K per node
-    weights: Any  # of all edges
-    rows: Any  # of K + 1 labels, the last one +inf
-    minima: Any  # of the rows
-    optima: Any  # sums of the minima of F, float64
-    ones: Any
-    pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
-    order: Any  # in which the nodes are handed over
-    progress: Any
 
 
 def _part(like: Any, part: int, whole: int) -> Any:
@@ -137,165 +86,18 @@ def _choose_part(like: Any, part: Any, whole: Any) -> Any:
     return of_fixed if isinstance(like, types.Integer) else of_float
 
 
-def _exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
-    """``f + (minorant - cost)``; in fixed point relative to ``low`` and at most ``limit``."""
-    raise NotImplementedError("only for compiled functions")
-
-
-@overload(_exchanged)
-def _choose_exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
-    def of_float(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
-        return f + (minorant - cost)
-
-    def of_fixed(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
-        return np.int16(min(int(f) + (int(minorant) - int(low) - int(cost)), int(limit)))
-
-    return of_fixed if isinstance(f, types.Integer) else of_float
-
-
 @inner
-def _bring(block: _ChainBlock, source: Any, last: int, target: Any) -> None:
-    """target = the costs of the chains at a node, (K, lanes); source: those of the first chain."""
-    never_inline()
-    label_count, step = block.label_count, block.chain_step * block.label_count
-    lanes = lane_count(source)
-    line = _TILES * lanes
-    if label_count < line:
-        for lane in range(lanes):
-            for k in range(label_count):
-                prefetch(source, 0)  # keeps LLVM from making vectors, which takes long to compile
-                target[k * lanes + lane] = source[min(lane, last) * step + k]
-        return
-    for begin in range(0, label_count, line):
-        k = min(begin, label_count - line)  # the last lines overlap
-        low = transposed(load_tile(advance(source, k), step, last))
-        high = transposed(load_tile(advance(source, k + lanes), step, last))
-        store_tile(advance(target, k * lanes), lanes, lanes, low)
-        store_tile(advance(target, (k + lanes) * lanes), lanes, lanes, high)
-
-
-@inner
-def _fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
-    """Fetch a few lines of what the next nodes that are handed over need from the volumes.
-
-    A core can wait for some two dozen lines at a time.  So few are fetched with every message,
-    which then come while it is computed.  Few arguments, since this is called so often.
-    """
-    never_inline()
-    fetched, run = progress[_FETCHED], progress[_RUNS]
-    end = min(progress[_FINISHED] + _FETCHED_NODES, progress[_NODES])
-    runs, line = progress[_RUNS_AT_A_TIME], _TILES * lane_count(f)
-    while runs > 0 and fetched < end:
-        at = order[fetched] * progress[_NODE_STEP] + (run >> 1) * progress[_CHAIN_STEP]
-        volume = following if run & 1 else f
-        for k in range(0, progress[_F_LABELS + (run & 1)], line):
-            prefetch(volume, at + k)
-        run += 1
-        if run > progress[_LAST_RUN]:
-            fetched, run = fetched + 1, 0
-        runs -= 1
-    progress[_FETCHED], progress[_RUNS] = fetched, run
-
-
-@inner
-def _write_line(block: _ChainBlock, target: Any, low: Any, high: Any) -> None:
-    """Write two tiles of labels of every chain.  Lanes that repeat the last one write what it does.
-
-    They are read again only after the rest of the volume, so they need no place in the caches.
-    """
-    step = block.chain_step * block.label_count
-    if block.whole_lines:
-        stream_tiles(target, step, block.last, low, high)
-    else:
-        store_tile(target, step, block.last, low)
-        store_tile(advance(target, lane_count(target)), step, block.last, high)
-
-
-@inner
-def _bring_back(block: _ChainBlock, pixel: int, minorant: Any, low: Any) -> None:
-    """out = F at a node of the chains; minorant: (K, lanes), low: its minima."""
-    never_inline()
-    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
-    out = advance(block.out, pixel * label_count)
-    lanes = lane_count(out)
-    line = _TILES * lanes
-    if label_count < line:
-        for k in range(label_count):
-            value = at_most(above(load_lanes(minorant, k), low), block.limit)
-            store_lanes(minorant, k, value)
-        for lane in range(last + 1):
-            for k in range(label_count):
-                prefetch(out, 0)
-                out[lane * step + k] = minorant[k * lanes + lane]
-        return
-    for begin in range(0, label_count, line):
-        k = min(begin, label_count - line)
-        near = load_tile(advance(minorant, k * lanes), lanes, lanes)
-        far = load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes)
-        near = at_most(above(near, low), block.limit)
-        far = at_most(above(far, low), block.limit)
-        _write_line(block, advance(out, k), transposed(near), transposed(far))
-
-
-@inner
-def _exchange(
-    block: _ChainBlock, pixel: int, costs: Any, minorant: Any, low: Any, lows: Any
-) -> None:
-    """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
-
-    low: the minima of F, which are also at the pointer ``lows``.
-    """
-    never_inline()
-    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
-    f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
-    lanes = lane_count(f)
-    line = _TILES * lanes
-    if label_count < line:
-        for lane in range(last + 1):
-            for k in range(label_count):
-                prefetch(out, 0)
-                i, j = lane * step + k, k * lanes + lane
-                out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
-        return
-    for begin in range(0, label_count, line):
-        k = min(begin, label_count - line)
-        near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
-        far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
-        near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
-        far = far - load_tile(advance(costs, (k + lanes) * lanes), lanes, lanes)
-        near = load_tile(advance(f, k), step, last) + transposed(near)
-        far = load_tile(advance(f, k + lanes), step, last) + transposed(far)
-        near, far = at_most(near, block.limit), at_most(far, block.limit)
-        _write_line(block, advance(out, k), near, far)
-
-
-@inner
-def _vote(block: _ChainBlock, pixel: int, minorant: Any) -> None:
-    """winners = the first label of lowest F at a node, 0 if none is a number.  Overwrites F."""
-    never_inline()
-    lowest = load_lanes(minorant, block.label_count)
-    best = splat(type(minorant[0])(0))
-    for k in range(block.label_count):
-        value = load_lanes(minorant, k)
-        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
-        lowest = where_less(value, lowest, value, lowest)
-    store_lanes(minorant, 0, best)
-    for lane in range(block.last + 1):
-        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
-
-
-@inner
-def _row(block: _ChainBlock, scratch: _Scratch, row: int) -> Any:
+def _row(block: ChainBlock, scratch: Scratch, row: int) -> Any:
     return advance(scratch.rows, row * (block.label_count + 1) * lane_count(scratch.rows))
 
 
 @inner
-def _costs(block: _ChainBlock, scratch: _Scratch, node: int) -> Any:
+def _costs(block: ChainBlock, scratch: Scratch, node: int) -> Any:
     return advance(scratch.costs, node * block.label_count * lane_count(scratch.costs))
 
 
 @inner
-def _edge(block: _ChainBlock, scratch: _Scratch, node: int, other: int) -> Edge:
+def _edge(block: ChainBlock, scratch: Scratch, node: int, other: int) -> Edge:
     """The edge between two neighbouring nodes."""
     weight = load_lanes(scratch.weights, min(node, other))
     p1, p2, one = block.penalties
@@ -304,7 +106,7 @@ def _edge(block: _ChainBlock, scratch: _Scratch, node: int, other: int) -> Edge:
 
 @inner
 def _walk(
-    block: _ChainBlock, scratch: _Scratch, start: int, end: int, size: int, top: int, first: bool
+    block: ChainBlock, scratch: Scratch, start: int, end: int, size: int, top: int, first: bool
 ) -> int:
     """Pass messages on from node ``start``, in row ``top``, to node ``end``.
 
@@ -329,12 +131,8 @@ def _walk(
         costs = _costs(block, scratch, node)
         if first and not block.brought:
             source = advance(block.costs, node * block.node_step * label_count)
-            ahead = way * _AHEAD * block.node_step * label_count
-            for k in range(0, label_count, _TILES * lane_count(source)):
-                prefetch_tile(
-                    advance(source, ahead + k), block.chain_step * label_count, block.last
-                )
-            _bring(block, source, block.last, costs)
+            ahead = way * AHEAD * block.node_step * label_count
+            bring(block, source, block.last, costs, ahead, _costs(block, scratch, node + way))
         if count == 1:
             if first:
                 store_lanes(
@@ -352,12 +150,12 @@ def _walk(
         low = pass_on(row, load_lanes(scratch.minima, at), edge, costs, target_row, label_count)
         store_lanes(scratch.minima, target, low)
         at = target
-        _fetch(scratch.progress, scratch.order, block.f, block.following)
+        fetch(scratch.progress, scratch.order, block.f, block.following)
     return top
 
 
 @inner
-def _count_in(scratch: _Scratch, low: Any) -> None:
+def _count_in(scratch: Scratch, low: Any) -> None:
     """Add minima to the optima of the chains."""
     lanes = lane_count(scratch.minima)
     store_lanes(scratch.minima, _TURN, low)
@@ -366,27 +164,29 @@ def _count_in(scratch: _Scratch, low: Any) -> None:
 
 
 @inner
-def _hand_over(block: _ChainBlock, scratch: _Scratch, node: int, minorant: Any, low: Any) -> None:
+def _hand_over(block: ChainBlock, scratch: Scratch, node: int, minorant: Any, low: Any) -> None:
     """Give the other family what F, whose minima are ``low``, leaves to it."""
     never_inline()
     pixel = node * block.node_step
     _count_in(scratch, low)
-    scratch.progress[_FINISHED] += 1
+    scratch.progress[FINISHED] += 1
     costs = _costs(block, scratch, node)
     if block.plain:
-        _bring_back(block, pixel, minorant, low)
+        bring_back(block, pixel, minorant, low)
     else:
         lows = advance(scratch.minima, _TURN * lane_count(scratch.minima))
-        _exchange(block, pixel, costs, minorant, low, lows)
+        turn = min(scratch.progress[FINISHED] + AHEAD, block.nodes) - 1
+        soon = scratch.order[turn] * block.node_step
+        exchange(block, pixel, soon, costs, minorant, low, lows)
     if block.following_last >= 0:
         source = advance(block.following, pixel * block.label_count)
-        _bring(block, source, block.following_last, costs)
+        bring(block, source, block.following_last, costs, 0, costs)
     if block.vote:
-        _vote(block, pixel, minorant)
+        vote(block, pixel, minorant)
 
 
 @compiled(nogil=True, error_model="numpy", inline="always")
-def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
+def _bisect(block: ChainBlock, scratch: Scratch) -> None:
     """Cut all edges of the chains.
 
     An interval has a fresh end, whose row is at the top of its part of the stack, and below it
@@ -424,13 +224,13 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
         row_a, row_b = _row(block, scratch, top), _row(block, scratch, row - 1)
         low, low_b = load_lanes(minima, top), load_lanes(minima, row - 1)
         low = split_marginal(row_a, low, edge, r, row_b, low_b, cut, label_count)
-        _fetch(scratch.progress, scratch.order, block.f, block.following)
+        fetch(scratch.progress, scratch.order, block.f, block.following)
 
         # A part of one node is finished: its row holds all other messages, so m is added to it.
         # A larger part starts again from the node's own cost, with its fresh end at the cut.
         base = row_a if near_size == 1 else _costs(block, scratch, a)
         low, negated_low = reply(cut, low, edge, base, row_a, cut, label_count)
-        _fetch(scratch.progress, scratch.order, block.f, block.following)
+        fetch(scratch.progress, scratch.order, block.f, block.following)
         if near_size == 1:
             _hand_over(block, scratch, a, row_a, low)
         else:
@@ -440,7 +240,7 @@ def _bisect(block: _ChainBlock, scratch: _Scratch) -> None:
             _count_in(scratch, negated_low)
         base = row_b if b == far else _costs(block, scratch, b)
         low = pass_on(cut, negated_low, edge, base, row_b, label_count)
-        _fetch(scratch.progress, scratch.order, block.f, block.following)
+        fetch(scratch.progress, scratch.order, block.f, block.following)
         if b == far:
             _hand_over(block, scratch, b, row_b, low)
         else:
@@ -494,7 +294,7 @@ def _order(nodes: int) -> np.ndarray:
 
 
 def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray, ...]:
-    """Buffers for a block of chains of ``nodes`` nodes, in the order of `_Scratch`."""
+    """Buffers for a block of chains of ``nodes`` nodes, in the order of `Scratch`."""
     count, lanes = _row_count(nodes), chains_per_vector(dtype)
     rows = buffers.empty((count, label_count + 1, lanes), dtype)
     rows[:, label_count] = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else np.inf
@@ -507,7 +307,7 @@ def scratch_arrays(nodes: int, label_count: int, dtype: Any) -> tuple[np.ndarray
         np.ones(lanes, dtype),
         np.empty(3 * _LEVELS, np.int64),
         _order(nodes),
-        np.full(_PROGRESS, -1, np.int64),
+        np.full(PROGRESS_SIZE, -1, np.int64),
     )
 
 
@@ -556,7 +356,7 @@ def move_minorants(
     label_count, lanes = f.shape[1], lane_count(pointer_to(f))
     first = begin * chain_step
     last = end - begin - 1
-    block = _ChainBlock(
+    block = ChainBlock(
         advance(pointer_to(f), first * label_count),
         advance(pointer_to(costs), first * label_count),
         advance(pointer_to(out), first * label_count),
@@ -569,15 +369,15 @@ def move_minorants(
         last,
         advance(pointer_to(costs), max(following, 0) * chain_step * label_count),
         min(lanes, optima.size - following) - 1 if following >= 0 else -1,
-        progress[_BROUGHT] == begin,
+        progress[BROUGHT] == begin,
         label_count,
-        label_count % (_TILES * lanes) == 0 and out.ctypes.data % _LINE_BYTES == 0,
+        label_count % (TILES * lanes) == 0 and out.ctypes.data % LINE_BYTES == 0,
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
         splat(limit),
         limit,
         is_fixed(pointer_to(f)),
     )
-    scratch = _Scratch(
+    scratch = Scratch(
         pointer_to(lane_costs),
         pointer_to(lane_weights),
         pointer_to(rows),
@@ -595,12 +395,14 @@ def move_minorants(
     for lane in range(lanes):
         lane_optima[lane] = 0
     progress[:] = 0
-    progress[_NODES] = nodes
-    progress[_NODE_STEP], progress[_CHAIN_STEP] = node_step * label_count, chain_step * label_count
-    progress[_LAST_RUN], progress[_RUNS_AT_A_TIME] = 2 * last + 1, _RUNS_PER_MESSAGE
-    progress[_F_LABELS] = 0 if plain else label_count
-    progress[_FOLLOWING_LABELS] = 0 if following < 0 else label_count
+    progress[NODES] = nodes
+    progress[NODE_STEP], progress[CHAIN_STEP] = node_step * label_count, chain_step * label_count
+    # There are about seven messages per node, and not all nodes have as many.  In fixed point they
+    # are too short to hide what comes from memory.
+    progress[LAST_RUN], progress[RUNS_AT_A_TIME] = 2 * last + 1, 0 if block.fixed else lanes // 2
+    progress[F_LABELS] = 0 if plain else label_count
+    progress[FOLLOWING_LABELS] = 0 if following < 0 else label_count
     _bisect(block, scratch)
-    progress[_BROUGHT] = following
+    progress[BROUGHT] = following
     for lane in range(end - begin):
         optima[begin + lane] = lane_optima[lane]

@@ -43,12 +43,14 @@ def sweep(
     # A block that a thread knows of beforehand is for this thread only.  So the last ones, which
     # decide how evenly the work is divided, are not handed out ahead.
     shared = 2 * (numba.get_num_threads() - 1) * lanes
+    # In fixed point messages are too short to hide what comes from memory: it would take longer.
+    ahead = limit is None
 
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)
         begin = next(blocks, None)
         while begin is not None:
-            following = next(blocks, None) if begin + shared < chains else None
+            following = next(blocks, None) if ahead and begin + shared < chains else None
             move_minorants(
                 f, costs, out, weights, winners, begin, min(begin + lanes, chains),
                 -1 if following is None else following, *grid[1:], *penalties,

@@ -1,0 +1,257 @@
+"""Costs of blocks of chains from the volumes to the scratch of a thread and back, CPU.
+
+Volumes have the labels as their last axis, the scratch the lanes (`lanes`).  `chains` says when
+what is moved.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from .lanes import (
+    above,
+    at_most,
+    lane_count,
+    load_lanes,
+    load_tile,
+    prefetch_tile,
+    splat,
+    store_lanes,
+    store_tile,
+    stream_tiles,
+    transposed,
+    where_less,
+)
+from .messages import Edge, inner
+from .pointers import advance, never_inline, prefetch
+
+__all__ = ["ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", "vote"]
+
+# Tiles that are brought at a time: with float32 and fixed point their rows make a cache line.
+TILES = 2
+LINE_BYTES = 64
+
+# Nodes that are fetched from memory ahead of the one that is brought by a walk.
+AHEAD = 4
+# Nodes that are fetched ahead of those that are handed over.
+_FETCHED_NODES = 24
+
+# What `Scratch.progress` holds: counters ...
+FINISHED = 0  # nodes that were handed over
+_FETCHED = 1  # nodes that were fetched ...
+_RUNS = 2  # ... and runs of the next one, two for each chain
+BROUGHT = 3  # the first chain of the block whose costs are in the scratch
+# ... and what `fetch` has to know of the block.
+NODES = 4
+NODE_STEP = 5  # numbers from node to node
+CHAIN_STEP = 6
+LAST_RUN = 7
+RUNS_AT_A_TIME = 8  # with a message
+F_LABELS = 9  # labels of f that are needed, ...
+FOLLOWING_LABELS = 10  # ... and of the costs of the following block
+PROGRESS_SIZE = 11
+
+
+class ChainBlock(NamedTuple):
+    """Chains side by side, at most one per lane.
+
+    The pointers point to the first node of the first chain.
+    """
+
+    f: Any  # unary costs, K per pixel
+    costs: Any  # costs of the family of chains being processed, K per pixel
+    out: Any  # receives the costs of the other family; may be the same memory as `costs`
+    winners: Any  # receives the argmin of F, one per pixel ...
+    vote: bool  # ... if this is set
+    plain: bool  # the other family gets F itself instead of f + (F - costs)
+    nodes: int
+    node_step: int  # pixels from node to node
+    chain_step: int  # pixels from chain to chain
+    last: int  # the last chain; lanes beyond it repeat it
+    following: Any  # `costs` of the block that comes next ...
+    following_last: int  # ... and its last chain, -1 if there is none
+    brought: bool  # the costs were brought with the block before this one
+    label_count: int
+    whole_lines: bool  # the labels of a pixel are whole cache lines of `out`
+    penalties: Edge  # of edges of weight 1
+    limit: Any  # of what is handed over in fixed point ...
+    highest: Any  # ... as one number
+    fixed: bool  # whether the numbers are fixed point
+
+
+class Scratch(NamedTuple):
+    """Buffers of one thread; the floats have the lanes as their last axis."""
+
+    costs: Any  # of all nodes, K per node
+    weights: Any  # of all edges
+    rows: Any  # of K + 1 labels, the last one +inf
+    minima: Any  # of the rows
+    optima: Any  # sums of the minima of F, float64
+    ones: Any
+    pending: Any  # stack of intervals: fresh end, far end, row of the fresh end
+    order: Any  # in which the nodes are handed over
+    progress: Any
+
+
+def _exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+    """``f + (minorant - cost)``; in fixed point relative to ``low`` and at most ``limit``."""
+    raise NotImplementedError("only for compiled functions")
+
+
+@overload(_exchanged)
+def _choose_exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+    def of_float(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+        return f + (minorant - cost)
+
+    def of_fixed(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
+        return np.int16(min(int(f) + (int(minorant) - int(low) - int(cost)), int(limit)))
+
+    return of_fixed if isinstance(f, types.Integer) else of_float
+
+
+@inner
+def bring(
+    block: ChainBlock, source: Any, last: int, target: Any, ahead: int, soon_target: Any
+) -> None:
+    """target = the costs of the chains at a node, (K, lanes); source: those of the first chain.
+
+    Unless ``ahead`` is 0, the costs so many numbers further and the memory at ``soon_target`` are
+    fetched meanwhile.
+    """
+    never_inline()
+    label_count, step = block.label_count, block.chain_step * block.label_count
+    lanes = lane_count(source)
+    line = TILES * lanes
+    if label_count < line:
+        for lane in range(lanes):
+            for k in range(label_count):
+                prefetch(source, 0)  # keeps LLVM from making vectors, which takes long to compile
+                target[k * lanes + lane] = source[min(lane, last) * step + k]
+        return
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)  # the last lines overlap
+        if ahead != 0:
+            prefetch_tile(advance(source, k + ahead), step, last)
+            prefetch_tile(advance(soon_target, k * lanes), line, lanes)
+        low = transposed(load_tile(advance(source, k), step, last))
+        high = transposed(load_tile(advance(source, k + lanes), step, last))
+        store_tile(advance(target, k * lanes), lanes, lanes, low)
+        store_tile(advance(target, (k + lanes) * lanes), lanes, lanes, high)
+
+
+@inner
+def fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
+    """Fetch a few lines of what the next nodes that are handed over need from the volumes.
+
+    A core can wait for some two dozen lines at a time.  So few are fetched with every message,
+    which then come while it is computed.  Few arguments, since this is called so often.
+    """
+    never_inline()
+    fetched, run = progress[_FETCHED], progress[_RUNS]
+    end = min(progress[FINISHED] + _FETCHED_NODES, progress[NODES])
+    runs, line = progress[RUNS_AT_A_TIME], TILES * lane_count(f)
+    while runs > 0 and fetched < end:
+        at = order[fetched] * progress[NODE_STEP] + (run >> 1) * progress[CHAIN_STEP]
+        volume = following if run & 1 else f
+        for k in range(0, progress[F_LABELS + (run & 1)], line):
+            prefetch(volume, at + k)
+        run += 1
+        if run > progress[LAST_RUN]:
+            fetched, run = fetched + 1, 0
+        runs -= 1
+    progress[_FETCHED], progress[_RUNS] = fetched, run
+
+
+@inner
+def _write_line(block: ChainBlock, target: Any, low: Any, high: Any) -> None:
+    """Write two tiles of labels of every chain.  Lanes that repeat the last one write what it does.
+
+    They are read again only after the rest of the volume, so they need no place in the caches.
+    """
+    step = block.chain_step * block.label_count
+    if block.whole_lines:
+        stream_tiles(target, step, block.last, low, high)
+    else:
+        store_tile(target, step, block.last, low)
+        store_tile(advance(target, lane_count(target)), step, block.last, high)
+
+
+@inner
+def bring_back(block: ChainBlock, pixel: int, minorant: Any, low: Any) -> None:
+    """out = F at a node of the chains; minorant: (K, lanes), low: its minima."""
+    never_inline()
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    out = advance(block.out, pixel * label_count)
+    lanes = lane_count(out)
+    line = TILES * lanes
+    if label_count < line:
+        for k in range(label_count):
+            value = at_most(above(load_lanes(minorant, k), low), block.limit)
+            store_lanes(minorant, k, value)
+        for lane in range(last + 1):
+            for k in range(label_count):
+                prefetch(out, 0)
+                out[lane * step + k] = minorant[k * lanes + lane]
+        return
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)
+        near = load_tile(advance(minorant, k * lanes), lanes, lanes)
+        far = load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes)
+        near = at_most(above(near, low), block.limit)
+        far = at_most(above(far, low), block.limit)
+        _write_line(block, advance(out, k), transposed(near), transposed(far))
+
+
+@inner
+def exchange(
+    block: ChainBlock, pixel: int, soon: int, costs: Any, minorant: Any, low: Any, lows: Any
+) -> None:
+    """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
+
+    low: the minima of F, which are also at the pointer ``lows``.  In fixed point the unary costs at
+    the pixel ``soon`` are fetched meanwhile; else `fetch` has done so.
+    """
+    never_inline()
+    label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
+    f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
+    lanes = lane_count(f)
+    line = TILES * lanes
+    if label_count < line:
+        for lane in range(last + 1):
+            for k in range(label_count):
+                prefetch(out, 0)
+                i, j = lane * step + k, k * lanes + lane
+                out[i] = _exchanged(f[i], costs[j], minorant[j], lows[lane], block.highest)
+        return
+    ahead = (soon - pixel) * label_count
+    for begin in range(0, label_count, line):
+        k = min(begin, label_count - line)
+        if block.fixed:
+            prefetch_tile(advance(f, k + ahead), step, last)
+        near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
+        far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
+        near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
+        far = far - load_tile(advance(costs, (k + lanes) * lanes), lanes, lanes)
+        near = load_tile(advance(f, k), step, last) + transposed(near)
+        far = load_tile(advance(f, k + lanes), step, last) + transposed(far)
+        near, far = at_most(near, block.limit), at_most(far, block.limit)
+        _write_line(block, advance(out, k), near, far)
+
+
+@inner
+def vote(block: ChainBlock, pixel: int, minorant: Any) -> None:
+    """winners = the first label of lowest F at a node, 0 if none is a number.  Overwrites F."""
+    never_inline()
+    lowest = load_lanes(minorant, block.label_count)
+    best = splat(type(minorant[0])(0))
+    for k in range(block.label_count):
+        value = load_lanes(minorant, k)
+        best = where_less(value, lowest, splat(type(minorant[0])(k)), best)
+        lowest = where_less(value, lowest, value, lowest)
+    store_lanes(minorant, 0, best)
+    for lane in range(block.last + 1):
+        block.winners[pixel + lane * block.chain_step] = int(minorant[lane])
