@@ -23,6 +23,7 @@ RECEIVERS = {
         "hybridstereo.stereo:Stereo",
         "hybridstereo.io.images:read_image",
         "hybridstereo.batch.work:PairWork",
+        "hybridstereo.batch.remote:PairJob",
     ],
     "stream": [
         "hybridstereo.sequence:StereoSequence",
