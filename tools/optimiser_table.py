@@ -1,9 +1,9 @@
 """Steps and CPU minutes of stage `unary` with SGD and with Muon: optimiser_table.py DATA RUNS
 
-From random weights, with the same seed, pairs and crops, 3 and 7 layers. The error is that of argmax
-on the validation scenes (bad1), the minutes are those of all cores together without validation: a
-machine that is busy with other things does not change them. The table of docs/results.md goes to
-standard output; runs that RUNS/optimisers.json has are not repeated.
+From random weights, with the same seed, pairs and crops, 3 and 7 layers. The error is that of
+argmax on the scenes kept back (bad1). The minutes are those of all cores together, without
+validation and the first step, which compiles: a busy machine hardly changes them. The table of
+docs/results.md goes to standard output; runs that RUNS/optimisers.json has are not repeated.
 """
 
 from __future__ import annotations
