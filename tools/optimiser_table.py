@@ -75,8 +75,8 @@ def run(data: Path, folder: Path, layers: int, optimizer: str) -> Curve:
 
 
 def table(curves: Mapping[str, Curve]) -> str:
-    """Steps and minutes of every run to every error."""
-    header = ["layers, optimiser", *(f"{x} steps" for x in range(EVERY, 301, EVERY))]
+    """Error and minutes of every run after so many steps."""
+    header = ["layers, optimiser", *(f"{x} steps" for x in range(EVERY, max(STEPS.values()) + 1, EVERY))]
     rows = [
         [name, *(f"{error:.1f} % ({minutes:.1f})" for minutes, error in curve.values())]
         for name, curve in curves.items()
