@@ -76,7 +76,8 @@ def run(data: Path, folder: Path, layers: int, optimizer: str) -> Curve:
 
 def table(curves: Mapping[str, Curve]) -> str:
     """Error and minutes of every run after so many steps."""
-    header = ["layers, optimiser", *(f"{x} steps" for x in range(EVERY, max(STEPS.values()) + 1, EVERY))]
+    steps = range(EVERY, max(STEPS.values()) + 1, EVERY)
+    header = ["layers, optimiser", *(f"{x} steps" for x in steps)]
     rows = [
         [name, *(f"{error:.1f} % ({minutes:.1f})" for minutes, error in curve.values())]
         for name, curve in curves.items()
