@@ -102,6 +102,8 @@ with_learned_edges kitti 3 24 0.02 "${gently[@]}" --infer-unknown --validate-eve
 network general-7-pyramid-unary general 1266 0.02 --seed 21 --pyramid 2 --optimizer muon \
   --init "$runs/general-7-full/best.h5"
 stage general-7-pyramid crf "${general[@]}" --init "$runs/general-7-pyramid-unary/best.h5" --keep-edges
-stage kitti-7-pyramid crf "${kitti[@]}" --init "$runs/kitti-7-full/best.h5" --pyramid 2 --keep-edges
+network kitti-7-pyramid-unary kitti 600 0.012 --seed 31 --optimizer muon \
+  --init "$runs/general-7-pyramid/best.h5"
+stage kitti-7-pyramid crf "${kitti[@]}" --init "$runs/kitti-7-pyramid-unary/best.h5" --keep-edges
 stage general-3-pyramid crf "${general_grid[@]}" --init "$runs/general-3-full/best.h5" --pyramid 2 --keep-edges
 stage kitti-3-pyramid crf "${kitti_grid[@]}" --init "$runs/kitti-3-full/best.h5" --pyramid 2 --keep-edges

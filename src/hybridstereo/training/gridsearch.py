@@ -44,9 +44,7 @@ _PLANES: tuple[_Plane, ...] = (
 # Where a Pairwise-CNN is kept: its penalties suited another network.
 _FINER: _Plane = ("p1", "p2", (0.85, 1.0, 1.2), (0.85, 1.0, 1.2))
 # Contrast weights are the same function along rows and columns, and so is their imitation. But
-# ground and floors change their disparity from row to row, hardly along a row: on the validation
-# scenes `general` falls from 4.29 to 3.91 % D1 and from 3.82 to 3.49 % bad1 with twice the weights
-# of edges to the right and 0.7 times those of edges downwards.
+# ground and floors change their disparity from row to row, hardly along a row (docs/training.md).
 _FACTORS = ("wx_factor", "wy_factor")
 _DIRECTIONS: _Plane = (*_FACTORS, (1.0, 1.4, 2.0), (0.7, 1.0, 1.4))
 _KEPT_EDGES: tuple[_Plane, ...] = (_DIRECTIONS, ("p1", "p2", _FINE, _FINE), _FINER)
