@@ -58,7 +58,7 @@ def test_nothing_is_wrong_with_a_generated_pair(views):
 
 
 @pytest.mark.parametrize(
-    ("rows", "looks"), [(0.0, [120]), (0.7, [120, 240]), (1.0, [120, 240]), (-6.0, [120, 240])]
+    ("rows", "looks"), [(0.0, [120]), (0.9, [120, 240]), (1.2, [120, 240]), (-6.0, [120, 240])]
 )
 def test_a_quick_look_may_only_say_that_all_is_well(rows, looks, monkeypatch):
     """Near a limit and beyond it the views are looked at thoroughly, and that alone counts."""
