@@ -478,7 +478,8 @@ class Stereo:
         clock: StageClock,
     ) -> tuple[LabelRange, RangeOrigin]:
         """The labels of a pair, looked for in it unless somebody said how many, and who said it."""
-        found, said_by = None, cast(RangeOrigin, "caller")
+        found = None
+        said_by: RangeOrigin = "caller"
         if options.disparities == "auto" or (options.disparities is None and search_range is None):
             with clock.stage("range"):
                 found = covering_range(self._scout.match(*images))
