@@ -27,6 +27,7 @@ from .infer_views import (
     write_views,
 )
 from .options import (
+    SCALES,
     ByteCount,
     LabelCount,
     Span,
@@ -44,8 +45,6 @@ from .options import (
     threads_option,
 )
 from .progress import MapProgress
-
-_SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 if TYPE_CHECKING:
     from ..pair_check import Finding
@@ -128,7 +127,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 @click.option("--strict", is_flag=True, help="Compute nothing if the check finds anything.")
 @click.option(
     "--scale",
-    type=click.Choice(["1", "1/2", "1/4"]),
+    type=click.Choice(list(SCALES)),
     default="1",
     help="Match smaller views and enlarge the map: for a quick look, or for very large images.",
 )
@@ -289,7 +288,7 @@ def infer(
                 *pair,
                 **chosen,
                 rectify=rectify,
-                scale=_SCALES[scale],
+                scale=SCALES[scale],
                 max_memory=max_memory,
                 volumes=wants_volumes,
                 on_stage=show,

@@ -18,7 +18,7 @@ from .engines import opened_engine, scheduler_option, wants_engine, workers_opti
 from .infer_depth import depth_request
 from .infer_report import Tell, infer_report
 from .infer_views import asked_views, right_name
-from .options import CommaSeparated, announce_device, compile_beside
+from .options import SCALES, CommaSeparated, announce_device, compile_beside
 from .pairs_report import tell_pairs
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _infer_pairs(params: dict[str, Any]) -> None:
         outputs,
         options,
         rectify=params["rectify"],
-        scale=_scale(params["scale"]),
+        scale=SCALES[params["scale"]],
         max_memory=params["max_memory"],
         check=params["check"],
         strict=params["strict"],
@@ -240,10 +240,6 @@ def _on_workers(
     with opened_engine(params["scheduler"], params["workers"], params["threads"], tell) as engine:
         assert engine is not None  # somebody asked for workers
         yield from run_pairs_on(engine, pairs, job)
-
-
-def _scale(text: str) -> int:
-    return int(text.rpartition("/")[2])
 
 
 def _source(params: dict[str, Any]) -> PairSource:

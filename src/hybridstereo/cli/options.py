@@ -216,6 +216,10 @@ refine_option = click.option(
 )
 
 
+SCALES = {"1": 1, "1/2": 2, "1/4": 4}
+"""What `--scale` may say, and the `scale` of `Stereo.match` that it stands for."""
+
+
 class CommaSeparated(click.ParamType):
     """Several values of one type, such as ``128,256``."""
 

@@ -11,6 +11,7 @@ import click
 from ..limits import COUNT, RATE
 from .exits import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from .options import (
+    SCALES,
     ByteCount,
     LabelCount,
     Span,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from ..stereo import Stereo
     from ..streams.run import FrameReport, StreamSummary
     from ..streams.sources import FramePairs, Layout
-
-_SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 
 
 @click.command(short_help="Match a video or live stream frame by frame.")
@@ -109,7 +108,7 @@ _SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 @refine_option
 @click.option(
     "--scale",
-    type=click.Choice(["1", "1/2", "1/4"]),
+    type=click.Choice(list(SCALES)),
     default="1",
     help="Match smaller views and enlarge the maps: much faster.",
 )
@@ -183,7 +182,7 @@ def stream(
             stereo,
             range_mode=range_mode,
             warm_start=warm_start,
-            scale=_SCALES[scale],
+            scale=SCALES[scale],
             max_memory=max_memory,
             **options,
         )
