@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 # The stems of the twin files, in the order of the pipeline.
-FAMILIES = ("conv", "correlation", "pyramid", "edges", "dualmm", "losses", "optim")
+FAMILIES = ("conv", "correlation", "mutual", "pyramid", "edges", "dualmm", "losses", "optim")
 
 
 class HingeGradients(NamedTuple):
@@ -103,10 +103,17 @@ class Backend(Runtime, Protocol):
 
     # ---------------------------------------------------------------- correlation: unary costs
 
-    def correlation_forward(self, left: Array, right: Array, disparities: np.ndarray) -> Array:
+    def correlation_forward(
+        self,
+        left: Array,
+        right: Array,
+        disparities: np.ndarray,
+        log_sums: Array | None = None,
+    ) -> Array:
         """Costs f (H, W, K), the negated softmax of the scores: features (H, W, C), (H, V, C).
 
-        ``disparities`` (K,), one per label, ascending and equally spaced.
+        ``disparities`` (K,), one per label, ascending and equally spaced; ``log_sums`` (H, W)
+        receives the logarithm of what the softmax divides by.
         """
 
     def softmax_backward(self, f: Array, df: Array) -> Array:
@@ -116,6 +123,23 @@ class Backend(Runtime, Protocol):
         self, ds: Array, left: Array, right: Array, disparities: np.ndarray
     ) -> tuple[Array, Array]:
         """dleft and dright (H, W, C) from the gradient ds (H, W, K) of the scores."""
+
+    # ---------------------------------------------------------------- mutual: both views' softmax
+
+    def mutual_forward(
+        self, f: Array, log_sums: Array, right_width: int, disparities: np.ndarray
+    ) -> Array:
+        """Bring the right view's softmax into f (H, W, K); right_log_sums (H, right_width)."""
+
+    def mutual_backward(
+        self,
+        f: Array,
+        df: Array,
+        log_sums: Array,
+        right_log_sums: Array,
+        disparities: np.ndarray,
+    ) -> Array:
+        """Gradient of the scores from that of such costs; both (H, W, K)."""
 
     # ---------------------------------------------------------------- pyramid: coarse costs
 

@@ -10,6 +10,7 @@ they are in cache.  Only the cost volume itself is ever written to memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,8 +73,11 @@ def _add(a: Any, b: Any) -> Any:
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
-def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
-    """costs = -softmax(scores), pointers to K; the scores are overwritten."""
+def _negated_softmax(scores: Any, costs: Any, label_count: int) -> Any:
+    """costs = -softmax(scores), pointers to K; the scores are overwritten.
+
+    Returns a sum and a shift, which say what it divides by: sum * exp(-shift).
+    """
     restrict_arguments()
     shift = -scores[0]
     for k in range(1, label_count):
@@ -86,6 +90,7 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int) -> None:
     factor = type(shift)(-1) / total
     for k in range(label_count):
         costs[k] = scores[k] * factor
+    return total, shift
 
 
 @compiled(nogil=True, error_model="numpy")
@@ -121,10 +126,11 @@ def _correlate_row(
     products: Any,
     scores: Any,
     volume: Any,
+    log_sums: Any,
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
-    left: (W, C); right: (V, C); volume: (W, K).  Scratch: panels (P + 2, C, L), pixels
+    left: (W, C); right: (V, C); volume: (W, K); log_sums: (W,), or (0,) if not wanted.  Scratch: panels (P + 2, C, L), pixels
     (TILE_ROWS, C), products (TILE_ROWS, (P + 2) * L), scores (K,).  A label that looks outside the
     image scores 0 and stays in the softmax (docs/model.md 4).
     """
@@ -165,17 +171,26 @@ def _correlate_row(
             if positions.whole:
                 newest = x + positions.offsets[0]
                 if newest < other and newest + 1 >= count:  # all labels are inside the image
-                    _negated_softmax(advance(pixel_zero, -newest), costs, count)
+                    total, shift = _negated_softmax(advance(pixel_zero, -newest), costs, count)
+                    if log_sums.size:
+                        log_sums[x] = log(total) - shift
                     continue
                 _whole_scores(pixel_zero, newest, other, pointer_to(scores), count)
             else:
                 _fractional_scores(
                     pixel_zero, x, other, positions.offsets, positions.fractions, pointer_to(scores)
                 )
-            _negated_softmax(pointer_to(scores), costs, count)
+            total, shift = _negated_softmax(pointer_to(scores), costs, count)
+            if log_sums.size:
+                log_sums[x] = log(total) - shift
 
 
-def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
+def correlation_forward(
+    left: np.ndarray,
+    right: np.ndarray,
+    disparities: np.ndarray,
+    log_sums: np.ndarray | None = None,
+) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -185,6 +200,8 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    log_sums
+        (H, W), receives ``log(sum_k exp(s))``, if given.
 
     Returns
     -------
@@ -196,6 +213,8 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     positions = label_positions(disparities, dtype.type)
     volume = buffers.empty((height, width, positions.label_count), dtype)
     lanes = numbers_per_vector(dtype)
+    if log_sums is None:
+        log_sums = np.empty((height, 0), dtype)
 
     def worker(rows: Iterator[int]) -> None:
         # Two panels more than the row has, because a block is three of them wide.
@@ -205,7 +224,15 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
         scores = np.empty(positions.label_count, dtype)
         for y in rows:
             _correlate_row(
-                left[y], right[y], positions, panels, pixels, products, scores, volume[y]
+                left[y],
+                right[y],
+                positions,
+                panels,
+                pixels,
+                products,
+                scores,
+                volume[y],
+                log_sums[y],
             )
 
     run_tiles(worker, range(height))

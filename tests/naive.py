@@ -256,6 +256,28 @@ def softmax_backward(p: Array, dp: Array) -> Array:
 
 
 @in_float64
+def mutual_cost(s: Array, disparities: npt.ArrayLike, V: int) -> Array:
+    """``-sqrt(p0 p1)``: p0 over the labels of a left pixel, p1 over those of a right one.
+
+    Label k of left pixel x matches the right pixel nearest to x - d, the right one of two; where
+    that is outside, ``-p0`` stays.
+    """
+    H, W, K = s.shape
+    f = -softmax(s)
+    for y in range(H):
+        matches: dict[int, list[tuple[int, int]]] = {}
+        for x, k in np.ndindex(W, K):
+            r = math.floor(x - np.asarray(disparities, np.float64)[k] + 0.5)
+            if 0 <= r < V:
+                matches.setdefault(r, []).append((x, k))
+        for of_right in matches.values():
+            p1 = softmax(np.array([s[y, x, k] for x, k in of_right]))
+            for (x, k), p in zip(of_right, p1, strict=True):
+                f[y, x, k] = -math.sqrt(-f[y, x, k] * p)
+    return f
+
+
+@in_float64
 def upsampled(coarse: Array, shape: tuple[int, int, int]) -> Array:
     """Costs (H', W', K') of a half-size level at the size (H, W, K) of the finer one.
 
