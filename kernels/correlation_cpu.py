@@ -130,9 +130,9 @@ def _correlate_row(
 ) -> None:
     """volume[x] = -softmax of the scores of pixel x, for all pixels of a row.
 
-    left: (W, C); right: (V, C); volume: (W, K); log_sums: (W,), or (0,) if not wanted.  Scratch: panels (P + 2, C, L), pixels
-    (TILE_ROWS, C), products (TILE_ROWS, (P + 2) * L), scores (K,).  A label that looks outside the
-    image scores 0 and stays in the softmax (docs/model.md 4).
+    left: (W, C); right: (V, C); volume: (W, K); log_sums: (W,), or (0,) if not wanted.
+    Scratch: panels (P + 2, C, L), pixels (TILE_ROWS, C), products (TILE_ROWS, (P + 2) * L), scores
+    (K,).  A label that looks outside the image scores 0 and stays in the softmax (docs/model.md 4).
     """
     (width, channels), other = left.shape, right.shape[0]
     count, lanes, columns = scores.size, panels.shape[2], products.shape[1]

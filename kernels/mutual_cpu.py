@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .cpu import buffers
-from .cpu.jit import compiled, only_called_by_kernels
+from .cpu.jit import compiled
 from .cpu.workers import run_rows
 from .label_positions import label_positions
 
@@ -27,28 +27,18 @@ from .label_positions import label_positions
 _SMALLEST = 1e-30
 _FURTHEST = log(_SMALLEST)
 
-# Matches are kept from right to left: label k of pixel x is at ``last - x + steps[k]``, so that
-# neighbouring labels are neighbours in memory.
-
-
-@compiled(**only_called_by_kernels)
-def _seen(at: int, count: int, width: int, whole: bool) -> Any:
-    """Labels [low, high) among which all are that look inside, label 0 being at ``at``."""
-    if not whole:
-        return 0, count
-    low = min(max(-at, 0), count)
-    return low, max(min(width - at, count), low)
+# The right row is kept from right to left: label k of pixel x matches ``start - x + steps[k]``
+# there, so that neighbouring labels are neighbours in memory.
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 def _normalise(
-    first: int, last: int, f: Any, log_sums: Any, steps: Any, whole: bool, start: int,
-    right_log_sums: Any,
+    first: int, last: int, f: Any, log_sums: Any, steps: Any, start: int, right_log_sums: Any
 ) -> None:  # fmt: skip
     """f (H, W, K): negated left softmax -> costs; log_sums (H, W) -> right_log_sums (H, V).
 
-    Rows ``first`` to ``last`` - 1; label k of pixel x matches ``start - x + steps[k]`` of the
-    reversed right row.
+    Rows ``first`` to ``last`` - 1.  ``steps`` (K,); None, which is compiled by itself, if they are
+    0, 1, 2 and so on.
     """
     _, width, count = f.shape
     other = right_log_sums.shape[1]
@@ -60,14 +50,14 @@ def _normalise(
             largest = max(largest, log_sums[y, x])
         sums[:] = 0
         for x in range(width):
-            costs, share = f[y, x], number(-exp(max(log_sums[y, x] - largest, _FURTHEST)))
-            at = start - x
-            low, high = _seen(at, count, other, whole)
-            if whole:
-                claimed = sums[at + low : at + high]
-                chosen = costs[low:high]
-                for k in range(high - low):
-                    claimed[k] += share * chosen[k]
+            costs, at = f[y, x], start - x
+            share = number(-exp(max(log_sums[y, x] - largest, _FURTHEST)))
+            if steps is None:
+                low = min(max(-at, 0), count)
+                matched = costs[low : max(min(other - at, count), low)]
+                of_right = sums[at + low : at + low + matched.size]
+                for k in range(matched.size):
+                    of_right[k] += share * matched[k]
             else:
                 for k in range(count):
                     if 0 <= at + steps[k] < other:
@@ -77,14 +67,14 @@ def _normalise(
             right_log_sums[y, other - 1 - r] = largest + log(total)
             sums[r] = number(1) / np.sqrt(total)
         for x in range(width):
-            costs, share = f[y, x], number(exp(0.5 * max(log_sums[y, x] - largest, _FURTHEST)))
-            at = start - x
-            low, high = _seen(at, count, other, whole)
-            if whole:
-                factors = sums[at + low : at + high]
-                chosen = costs[low:high]
-                for k in range(high - low):
-                    chosen[k] *= share * factors[k]
+            costs, at = f[y, x], start - x
+            share = number(exp(0.5 * max(log_sums[y, x] - largest, _FURTHEST)))
+            if steps is None:
+                low = min(max(-at, 0), count)
+                matched = costs[low : max(min(other - at, count), low)]
+                of_right = sums[at + low : at + low + matched.size]
+                for k in range(matched.size):
+                    matched[k] *= share * of_right[k]
             else:
                 for k in range(count):
                     if 0 <= at + steps[k] < other:
@@ -113,20 +103,19 @@ def mutual_forward(
         (H, V), the same of the right pixels; for `mutual_backward`.
     """
     right_log_sums = buffers.empty((f.shape[0], right_width), f.dtype)
-    steps, whole, start = _matches(disparities, right_width)
-    run_rows(_normalise, len(f), f, log_sums, steps, whole, start, right_log_sums)
+    steps, start = _matches(disparities, right_width)
+    if np.array_equal(steps, np.arange(steps.size)):
+        steps = None
+    run_rows(_normalise, len(f), f, log_sums, steps, start, right_log_sums)
     return right_log_sums
 
 
-def _matches(disparities: np.ndarray, right_width: int) -> tuple[np.ndarray, bool, int]:
-    """Where labels look in a reversed right row: that of label 0 behind ``start - x``, and there.
-
-    Also whether each label is one pixel further than the one before.
-    """
+def _matches(disparities: np.ndarray, right_width: int) -> tuple[Any, int]:
+    """``steps`` (K,) and ``start``: label k matches ``start - x + steps[k]`` of a reversed row."""
     positions = label_positions(disparities, np.float64)
     nearest = positions.offsets + (positions.fractions >= 0.5)
     steps = (nearest[0] - nearest).astype(np.int32)
-    return steps, positions.whole, right_width - 1 - int(nearest[0])
+    return steps, right_width - 1 - int(nearest[0])
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
@@ -189,6 +178,6 @@ def mutual_backward(
         As in `mutual_forward`.
     """
     ds = buffers.empty(f.shape, f.dtype)
-    steps, _, start = _matches(disparities, right_log_sums.shape[1])
+    steps, start = _matches(disparities, right_log_sums.shape[1])
     run_rows(_gather, len(f), f, df, log_sums, right_log_sums, steps, start, ds)
     return ds

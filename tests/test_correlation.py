@@ -16,21 +16,28 @@ RANGES = [LabelRange(-3.0, 7), LabelRange(0.25, 5), LabelRange(-1.5, 8, 0.5), La
 @pytest.mark.parametrize("labels", RANGES, ids=str)
 def test_costs_equal_naive(backend, rng, labels):
     left, right = rng.standard_normal((2, 2, 9, 4)).astype(np.float32)
-    costs = correlation_forward(backend, left, right, labels)
-    expected = naive.unary_cost(naive.scores(left, right, labels.disparities))
-    np.testing.assert_allclose(costs, expected, atol=2e-6)
+    scores = naive.scores(left, right, labels.disparities)
+    expected = {
+        "left": naive.unary_cost(scores),
+        "mutual": naive.mutual_cost(scores, labels.disparities, 9),
+    }
+    for softmax, costs in expected.items():
+        found = correlation_forward(backend, left, right, labels, softmax)
+        np.testing.assert_allclose(found, costs, atol=2e-6)
 
 
+@pytest.mark.parametrize("softmax", ["left", "mutual"])
 @pytest.mark.parametrize("labels", RANGES, ids=str)
-def test_the_way_back_is_the_derivative(backend, rng, labels):
+def test_the_way_back_is_the_derivative(backend, rng, labels, softmax):
     left, right = rng.standard_normal((2, 2, 9, 4))
     dcosts = rng.standard_normal((2, 9, labels.count))
 
     def loss() -> float:
-        return float((dcosts * correlation_forward(backend, left, right, labels)).sum())
+        return float((dcosts * correlation_forward(backend, left, right, labels, softmax)).sum())
 
-    costs = correlation_forward(backend, left, right, labels)
-    dscores = softmax_backward(backend, costs, dcosts)
+    kept = []
+    costs = correlation_forward(backend, left, right, labels, softmax, kept)
+    dscores = softmax_backward(backend, costs, dcosts, labels, kept)
     dleft, dright = correlation_backward(backend, dscores, left, right, labels)
     views, gradients = {"left": left, "right": right}, {"left": dleft, "right": dright}
     assert_gradients(loss, views, gradients, rng)

@@ -48,6 +48,7 @@ def broken(change):
         (lambda c, t: c.update(min_disparity=-1e9), "'min_disparity' is -1000000000.0"),
         (lambda c, t: c.update(step=1e6), "The largest disparity is"),
         (lambda c, t: c.update(half_weight=1e9), "'half_weight' is"),
+        (lambda c, t: c.update(softmax="right"), "unknown softmax 'right'"),
         (lambda c, t: c.update(beta=-0.5), "'beta' is -0.5"),
         (lambda c, t: c.update(method="crf\x1b[2J" + "x" * 5000), "method 'crf\\x1b[2Jx"),
         (lambda c, t: t.update({"unary/0/weight": np.array([1], "f")}), "shape (1,)"),

@@ -36,13 +36,12 @@ def everything(stereo, scene):
 @pytest.mark.parametrize(
     "labels", [LabelRange(0.0, 7), LabelRange(-3.0, 8), LabelRange(-1.5, 9, 0.5)]
 )
-@pytest.mark.parametrize("pyramid", [0.0, 0.5])
-def test_right_view_is_a_left_one_with_mirrored_labels(backend, rng, labels, pyramid):
+@pytest.mark.parametrize(("pyramid", "softmax"), [(0.0, "left"), (0.5, "left"), (0.5, "mutual")])
+def test_right_view_is_a_left_one_with_mirrored_labels(backend, rng, labels, pyramid, softmax):
     left = rng.random((9, 14, 3)).astype(np.float32)
     right = np.roll(left, -2, axis=1)
-    model = with_config(
-        stereo_model(rng, "contrast"), half_weight=pyramid, quarter_weight=pyramid / 2
-    )
+    levels = {"half_weight": pyramid, "quarter_weight": pyramid / 2}
+    model = with_config(stereo_model(rng, "contrast"), softmax=softmax, **levels)
     stereo = Stereo(model, backend)
     expected = stereo.match(right, left, labels=labels.mirrored(), volumes=True)
     found = stereo.match(left, right, labels=labels, view="right", volumes=True)

@@ -1,6 +1,11 @@
-"""Features of both views -> matching costs: correlation and softmax (paper, sec. 3; model.md 4)."""
+"""Features of both views -> matching costs: correlation and softmax (paper, sec. 3; model.md 4).
+
+The softmax is that of the left view, or ``mutual``, of both (docs/model.md 4.1; not in the paper).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from .kernels import Array, Backend
 from .labels import LabelRange
@@ -11,14 +16,35 @@ def correlation_forward(
     left_features: Array,
     right_features: Array,
     label_range: LabelRange,
+    softmax: str = "left",
+    kept: list[Array] | None = None,
 ) -> Array:
-    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0]."""
-    return backend.correlation_forward(left_features, right_features, label_range.disparities)
+    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0].
+
+    ``kept`` receives what `softmax_backward` needs beside them.
+    """
+    disparities = label_range.disparities
+    if softmax == "left":
+        return backend.correlation_forward(left_features, right_features, disparities)
+    log_sums = backend.empty(left_features.shape[:2], left_features.dtype)
+    costs = backend.correlation_forward(left_features, right_features, disparities, log_sums)
+    of_right = backend.mutual_forward(costs, log_sums, right_features.shape[1], disparities)
+    if kept is not None:
+        kept += [log_sums, of_right]
+    return costs
 
 
-def softmax_backward(backend: Backend, costs: Array, dcosts: Array) -> Array:
+def softmax_backward(
+    backend: Backend,
+    costs: Array,
+    dcosts: Array,
+    label_range: LabelRange,
+    kept: Sequence[Array] = (),
+) -> Array:
     """Gradient of the scores (H, W, K) from that of the matching costs."""
-    return backend.softmax_backward(costs, dcosts)
+    if not kept:
+        return backend.softmax_backward(costs, dcosts)
+    return backend.mutual_backward(costs, dcosts, *kept, label_range.disparities)
 
 
 def correlation_backward(

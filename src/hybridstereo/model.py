@@ -29,6 +29,7 @@ from .limits import (
 
 METHODS = ("crf", "argmax")
 EDGE_MODELS = ("contrast", "cnn")
+SOFTMAXES = ("left", "mutual")
 PROVENANCE = ("trained_on", "trained_date", "validation", "licence")
 """The attributes of `ModelConfig` that tell where a model comes from."""
 
@@ -42,7 +43,7 @@ _LIMITS = {
     "min_disparity": DISPARITY,
     "step": STEP,
 }
-_OPTIONAL = (*PROVENANCE, *PYRAMID)  # what files of models without it may lack
+_OPTIONAL = (*PROVENANCE, *PYRAMID, "softmax")  # what files of models without it may lack
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class ModelConfig:
         Where edge weights come from: image ``contrast`` or the Pairwise-``cnn``.
     weight_scale, alpha, beta
         Factor of all edge weights and shape of the contrast function (docs/model.md 5a).
+    softmax
+        Which pixels compare their matches: those of the ``left`` view, as in the paper, or those of
+        both, ``mutual`` (docs/model.md 4.1).
     half_weight, quarter_weight
         How much the costs of the images at half size count beside those of the images themselves,
         and those at quarter size beside these (`hybridstereo.pyramid`); 0: no such level.
@@ -77,6 +81,7 @@ class ModelConfig:
     weight_scale: float = 0.2
     alpha: float = 20.0
     beta: float = 0.9
+    softmax: str = "left"
     half_weight: float = 0.0
     quarter_weight: float = 0.0
     p1: float = 1.0
@@ -200,7 +205,9 @@ def fingerprint(model: StereoModel) -> str:
     """16 hexadecimal digits that tell apart models whose costs or edges differ."""
     named = named_arrays("unary", model.unary) | named_arrays("pairwise", model.pairwise)
     config = model.config
-    counting = (config.edges_and_penalties, config.pyramid)
+    counting: tuple[object, ...] = (config.edges_and_penalties, config.pyramid)
+    if config.softmax != "left":
+        counting = (*counting, config.softmax)
     digest = hashlib.sha256(repr(counting).encode())
     for name, array in sorted(named.items()):
         digest.update(f"{name} {array.shape} {array.dtype}".encode())
@@ -274,6 +281,8 @@ def _check_config(config: ModelConfig) -> None:
         raise ModelError(error.message, error.hint) from error
     if config.edge_model not in EDGE_MODELS:
         raise ModelError(f"unknown edge model '{shortened(config.edge_model)}'")
+    if config.softmax not in SOFTMAXES:
+        raise ModelError(f"unknown softmax '{shortened(config.softmax)}'")
     if config.method not in METHODS:
         raise ModelError(f"unknown method '{shortened(config.method)}'")
     if config.p1 > config.p2:

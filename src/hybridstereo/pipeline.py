@@ -166,7 +166,9 @@ class Pipeline:
         own_first = {"left": (left, right), "right": (right, left)}
         with clock.stage("correlation"):
             return {
-                view: correlation_forward(backend, *own_first[view], of_view)
+                view: correlation_forward(
+                    backend, *own_first[view], of_view, self._model.config.softmax
+                )
                 for view, of_view in labels.items()
             }
 

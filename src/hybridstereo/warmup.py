@@ -55,6 +55,11 @@ def _correlation(on: Backend) -> None:
     on.correlation_forward(features, features, np.arange(_LABELS))
 
 
+def _mutual(on: Backend) -> None:
+    sums = on.to_device(_map())
+    on.mutual_forward(on.to_device(_volume()), sums, _WIDTH, np.arange(_LABELS))
+
+
 def _pyramid(on: Backend) -> None:
     coarse = _volume(_LABELS // 2 + 1, _HEIGHT // 2, -(-_WIDTH // 2))
     on.upsample_forward(on.to_device(_volume()), on.to_device(coarse), 0.5)
@@ -88,7 +93,9 @@ def _backward(on: Backend) -> None:
         image, kernels = on.to_device(x), on.to_device(weight)
         y = on.conv_forward(image, kernels, None, True)
         on.conv_backward(y, image, kernels, y, True)
-    on.scores_backward(on.softmax_backward(volume, volume), features, features, np.arange(_LABELS))
+    disparities = np.arange(_LABELS)
+    on.mutual_backward(volume, volume, weights, weights, disparities)
+    on.scores_backward(on.softmax_backward(volume, volume), features, features, disparities)
     coarse = on.to_device(_volume(_LABELS // 2 + 1, _HEIGHT // 2, -(-_WIDTH // 2)))
     on.upsample_backward(volume, coarse, 0.5)
     on.magnitude_backward(weights, weights, on.to_device(_volume(2)), 1.0)
@@ -103,6 +110,7 @@ STEPS: dict[str, Callable[[Backend], None]] = {
     "first layer": _first_layer,
     "inner layers": _inner_layers,
     "correlation": _correlation,
+    "mutual softmax": _mutual,
     "pyramid": _pyramid,
     "CRF": _dual_mm,
     "labels": _labels,
@@ -116,7 +124,7 @@ STEPS: dict[str, Callable[[Backend], None]] = {
 _BESIDE = (
     ("CRF", "labels", "pyramid", "inner layers", "correlation"),
     ("inner layers", "correlation", "pyramid"),
-    ("correlation", "labels", "pyramid"),
+    ("correlation", "mutual softmax", "labels", "pyramid"),
 )
 
 

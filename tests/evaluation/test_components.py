@@ -69,7 +69,8 @@ def test_table_in_the_papers_layout(run_folder, backend):
 
 
 def test_a_pyramid_has_a_column_of_its_own(run_folder, tmp_path, backend):
-    with_levels = with_config(model(7), half_weight=0.5, quarter_weight=0.25)
+    levels = {"half_weight": 0.5, "quarter_weight": 0.25}
+    with_levels = with_config(model(7), softmax="mutual", **levels)
     for stage in ("unary", "crf"):
         (tmp_path / "other").mkdir(exist_ok=True)
         save_model(stage_model(tmp_path / "other", stage), with_levels)
@@ -79,7 +80,8 @@ def test_a_pyramid_has_a_column_of_its_own(run_folder, tmp_path, backend):
     assert list(table.rows[2].cells) == ["CNN", "+pyramid", "+CRF"]
     settings = {method.info.name: method.info.settings for method in table.methods}
     assert "pyramid" not in settings["CNN7 CNN"]
-    assert "pyramid 0.5, 0.25, argmax" in settings["CNN7 +pyramid"]
+    assert "mutual" not in settings["CNN7 CNN"]
+    assert "mutual softmax, pyramid 0.5, 0.25, argmax" in settings["CNN7 +pyramid"]
     assert "pyramid 0.5, 0.25" in settings["CNN7 +CRF"]
     lines = format_components(evaluated(table), table, "bad1").splitlines()
     assert lines[0].split()[3:] == ["CNN", "+pyramid", "+CRF", "+Joint", "+PW"]

@@ -25,6 +25,8 @@ def test_another_model_has_another_fingerprint():
     before = fingerprint(model)
     assert fingerprint(with_config(model, iterations=3, description="another")) == before
     assert fingerprint(with_config(model, half_weight=0.0, quarter_weight=0.0)) != before
+    other = {"left": "mutual", "mutual": "left"}[model.config.softmax]
+    assert fingerprint(with_config(model, softmax=other)) != before
     assert fingerprint(with_config(model, p2=model.config.p2 + 1)) != before
     model.unary[0].weight[0, 0, 0, 0] += 1
     assert fingerprint(model) != before

@@ -266,8 +266,9 @@ def test_stage_joint_of_a_model_with_a_pairwise_cnn(options, tmp_path):
 @pytest.mark.parametrize("optimizer", ["sgd", "muon"])
 def test_a_pyramid_goes_through_all_stages(options, tmp_path, optimizer):
     """Searched in stage crf, trained in joint and full, kept by the next run."""
-    chosen = replace(options, pyramid=2, optimizer=optimizer)
+    chosen = replace(options, pyramid=2, softmax="mutual", optimizer=optimizer)
     model = train(chosen, tmp_path / "run")
+    assert model.config.softmax == "mutual"
     assert len(model.config.pyramid) == 2
     before = load_model(stage_model(tmp_path / "run", "unary")).config.pyramid
     assert before == (0.25, 0.5)
@@ -275,9 +276,11 @@ def test_a_pyramid_goes_through_all_stages(options, tmp_path, optimizer):
     entries = RunFolder(tmp_path / "run").log.entries()
     assert any("half_weight" in entry for entry in entries if entry["stage"] == "full")
     again = replace(chosen, stage="unary", init=str(tmp_path / "run"), layers=None, pyramid=None)
+    again = replace(again, softmax=None)
     assert train(again, tmp_path / "again").config.pyramid == model.config.pyramid
-    fewer = replace(again, pyramid=1)
-    assert train(fewer, tmp_path / "fewer").config.pyramid == model.config.pyramid[:1]
+    fewer = train(replace(again, pyramid=1, softmax="left"), tmp_path / "fewer")
+    assert fewer.config.pyramid == model.config.pyramid[:1]
+    assert fewer.config.softmax == "left"
 
 
 def test_labels_of_training_become_those_of_the_model(options, tmp_path):

@@ -64,6 +64,16 @@ def test_with_xy_channels(backend, rng):
     )
 
 
+def test_cross_entropy_is_that_of_the_left_softmax(backend, rng):
+    model = in_float64(StereoModel(tuple(network(rng, 2, filters=4))))
+    pair, labels = make_pair(rng, 5, 9, 4), LabelRange(0.0, 5)
+    losses = {
+        unary_step(with_config(model, softmax=softmax), backend, pair, labels, True).loss
+        for softmax in ("left", "mutual")
+    }
+    assert len(losses) == 1
+
+
 def test_levels_of_a_pyramid_share_the_network(backend, rng):
     config = ModelConfig(half_weight=0.5, quarter_weight=0.25)
     model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), config=config))
@@ -78,9 +88,11 @@ def test_levels_of_a_pyramid_share_the_network(backend, rng):
     )
 
 
-def test_structured_step_through_a_pyramid_is_the_derivative(backend, rng):
+@pytest.mark.parametrize("softmax", ["left", "mutual"])
+def test_structured_step_through_a_pyramid_is_the_derivative(backend, rng, softmax):
     """One row, where inference is exact: of the network at all levels, and of their weights."""
-    config = ModelConfig(weight_scale=0.3, p1=0.5, p2=1.5, half_weight=0.5, quarter_weight=0.25)
+    levels = {"half_weight": 0.5, "quarter_weight": 0.25}
+    config = ModelConfig(weight_scale=0.3, p1=0.5, p2=1.5, softmax=softmax, **levels)
     model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), config=config))
     pair = replace(make_pair(rng, 1, 9, 4), valid=np.ones((1, 9), bool))
     labels, options = LabelRange(0.0, 5), HingeOptions(0.2, 2.0, 2)

@@ -82,6 +82,12 @@ class _Size(click.ParamType):
     "[default: as --init, else 0]",
 )
 @click.option(
+    "--softmax",
+    type=click.Choice(["left", "mutual"]),
+    help="Compare the matches of each pixel of the left view, as in the paper, or of both views "
+    "(mutual).  [default: as --init, else left]",
+)
+@click.option(
     "--init",
     metavar="NAME|FILE|DIR",
     help="Model, or run folder, to start from.  [default: random weights]",

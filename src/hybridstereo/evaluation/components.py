@@ -150,16 +150,18 @@ def _lay_out(
 
 
 def _columns_of(models: Mapping[str, StereoModel]) -> dict[str, StereoModel]:
-    """The model of each column, in order; the network's is without its pyramid, if it has one."""
+    """The model of each column, in order; the network's is the paper's, without a pyramid."""
     columns = {}
     for stage in STAGES:
         if stage not in models:
             continue
         model = models[stage]
         columns[COLUMNS[stage]] = model
-        if stage == "unary" and model.config.pyramid:
-            columns[COLUMNS[stage]] = with_config(model, **dict.fromkeys(PYRAMID, 0.0))
-            columns[PYRAMID_COLUMN] = model
+        if stage == "unary":
+            levels = dict.fromkeys(PYRAMID, 0.0)
+            columns[COLUMNS[stage]] = with_config(model, softmax="left", **levels)
+            if model.config.pyramid:
+                columns[PYRAMID_COLUMN] = model
     return columns
 
 

@@ -110,6 +110,8 @@ class ModelMethod:
         config = self._stereo.model.config
         options = self._options.resolved(config)
         parts = [f"{len(self._stereo.model.unary)} layers"]
+        if config.softmax != "left":
+            parts.append(f"{config.softmax} softmax")
         if config.pyramid:
             parts.append("pyramid " + ", ".join(f"{weight:.3g}" for weight in config.pyramid))
         if options.method == "crf":

@@ -7,12 +7,14 @@ from typing import Any
 
 from ..errors import InputError, shortened
 from ..limits import SIDE, TRAINING
+from ..model import SOFTMAXES
 from ..models.zoo import STAGES
 from .optim import OPTIMISERS, SCHEDULES
 from .validation import CRITERIA
 
 _CHOICES = {
     "stage": (*STAGES, "all"),
+    "softmax": SOFTMAXES,
     "optimizer": tuple(OPTIMISERS),
     "schedule": SCHEDULES,
     "criterion": tuple(CRITERIA),
@@ -29,7 +31,18 @@ _FLAGS = (
 # Of 2x2 numbers each, with a momentum each: what fits into the file of a checkpoint, 1 GiB.
 _MOST_KERNELS = 1 << 25
 _OPTIONAL = frozenset(
-    {"layers", "pyramid", "init", "epochs", "steps", "minutes", "batch", "lr", "disparities"}
+    {
+        "layers",
+        "pyramid",
+        "softmax",
+        "init",
+        "epochs",
+        "steps",
+        "minutes",
+        "batch",
+        "lr",
+        "disparities",
+    }
 )
 
 
@@ -51,7 +64,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             "Use fewer `layers` or `filters`",
         )
     for name, choices in _CHOICES.items():
-        if options[name] not in choices:
+        if options[name] not in choices and not (options[name] is None and name in _OPTIONAL):
             raise InputError(
                 f"`{name}` is {shortened(options[name])}", f"Use one of {', '.join(choices)}"
             )

@@ -64,7 +64,8 @@ class TrainOptions:
 
     ``stage`` is one of the stages or ``all``.  None means a default that suits the stage; for
     ``layers`` those of ``init``, or 3.  ``pyramid`` is the number of coarser levels, 0 to 2; None:
-    those of ``init``, or none.  ``batch`` are the pairs of a step, of all ranks together; None: one
+    those of ``init``, or none.  ``softmax`` is that of the model's costs, left or mutual; None:
+    that of ``init``, or left.  ``batch`` are the pairs of a step, of all ranks together; None: one
     for each.
     """
 
@@ -75,6 +76,7 @@ class TrainOptions:
     filters: int = 100
     with_xy: bool = False
     pyramid: int | None = None
+    softmax: str | None = None
     init: str | None = None
     epochs: float | None = None
     steps: int | None = None

@@ -35,7 +35,7 @@ def initial_model(options: TrainOptions) -> StereoModel:
                 f"{options.init} has no Pairwise-CNN whose edges could be kept",
                 "Leave out `keep_edges`, or start from a result of stage full",
             )
-        return _with_labels(_with_levels(model, options.pyramid), options.disparities)
+        return _as_asked(model, options)
     if options.keep_edges:
         raise InputError(
             "A new model has no edges to keep", "Give `init`, or leave out `keep_edges`"
@@ -47,6 +47,13 @@ def initial_model(options: TrainOptions) -> StereoModel:
         )
     layers = _LAYERS if options.layers is None else options.layers
     model = new_model(layers, options.filters, options.with_xy, options.seed, options.iterations)
+    return _as_asked(model, options)
+
+
+def _as_asked(model: StereoModel, options: TrainOptions) -> StereoModel:
+    """The model with the levels, the softmax and the labels that the options name."""
+    if options.softmax is not None:
+        model = with_config(model, softmax=options.softmax)
     return _with_labels(_with_levels(model, options.pyramid), options.disparities)
 
 

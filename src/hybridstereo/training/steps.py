@@ -81,6 +81,7 @@ class _LevelPass:
         views: Sequence[tuple[np.ndarray, Statistics | None]],
         label_range: LabelRange,
         window: Window | None,
+        softmax: str,
     ) -> None:
         self._layers, self._backend = layers, backend
         self.label_range = label_range
@@ -88,11 +89,16 @@ class _LevelPass:
         for (image, stats), kept in zip(views, self._kept, strict=True):
             network_in = backend.to_device(network_input(image, layers, stats, window))
             features_forward(backend, network_in, layers, kept)
-        self.costs = correlation_forward(backend, *self._features, label_range)
+        self._sums: list[Array] = []
+        self.costs = correlation_forward(backend, *self._features, label_range, softmax, self._sums)
 
     @property
     def _features(self) -> tuple[Array, Array]:
         return self._kept[0][-1], self._kept[1][-1]
+
+    def softmax_backward(self, dcosts: Array) -> Array:
+        """Gradient of the scores from that of the costs."""
+        return softmax_backward(self._backend, self.costs, dcosts, self.label_range, self._sums)
 
     def backward(self, dscores: Array) -> Gradients:
         """Gradients of the Unary-CNN; both images share it, so theirs add."""
@@ -109,7 +115,12 @@ class _UnaryPass:
     """Images -> matching costs of all levels of the model's pyramid, forward and backward."""
 
     def __init__(
-        self, model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange
+        self,
+        model: StereoModel,
+        backend: Backend,
+        pair: StereoPair,
+        label_range: LabelRange,
+        softmax: str,
     ) -> None:
         self._backend, self._weights = backend, model.config.pyramid
         images = [pair.left, pair.right]
@@ -123,7 +134,9 @@ class _UnaryPass:
                 for image, stats in zip(images, statistics, strict=True)
             ]
             window = None if pair.window is None else pair.window.at_level(level)
-            self.levels.append(_LevelPass(model.unary, backend, views, label_range, window))
+            self.levels.append(
+                _LevelPass(model.unary, backend, views, label_range, window, softmax)
+            )
         costs = [level.costs for level in self.levels]
         self._sums = pyramid_forward(backend, costs, self._weights, in_place=False)
 
@@ -136,7 +149,7 @@ class _UnaryPass:
         """Gradients of the Unary-CNN and of the levels' weights from that of the costs."""
         dlevels, dweights = pyramid_backward(self._backend, dcosts, self._sums, self._weights)
         dscores = [
-            softmax_backward(self._backend, level.costs, gradient)
+            level.softmax_backward(gradient)
             for level, gradient in zip(self.levels, dlevels, strict=True)
         ]
         named = zip(PYRAMID, dweights, strict=False)  # a model may have fewer levels
@@ -160,8 +173,11 @@ def _add_gradients(backend: Backend, gradients: Gradients, others: Gradients) ->
 def unary_step(
     model: StereoModel, backend: Backend, pair: StereoPair, label_range: LabelRange, soft: bool
 ) -> Step:
-    """Cross-entropy of the network alone (stage ``unary``): the mean over all levels."""
-    forward = _UnaryPass(model, backend, pair, label_range)
+    """Cross-entropy of the network alone (stage ``unary``): the mean over all levels.
+
+    It is about the softmax of the left view, whichever the model has.
+    """
+    forward = _UnaryPass(model, backend, pair, label_range, "left")
     truth, share = (pair.disparity, pair.valid), 1.0 / len(forward.levels)
     targets, losses, dscores = [], [], []
     for index, level in enumerate(forward.levels):
@@ -194,7 +210,7 @@ def structured_step(
     """
     config = model.config
     target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
-    forward = _UnaryPass(model, backend, pair, label_range)
+    forward = _UnaryPass(model, backend, pair, label_range, config.softmax)
     kept: list[Array] = []
     stats = None if pair.left_statistics is None else pair.left_statistics[0]
     edges_in = backend.to_device(edges_input(pair.left, model.edges, stats))
