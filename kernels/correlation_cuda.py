@@ -12,7 +12,7 @@ softmax replaces them.  `scores_backward` is in ``cuda/correlation_gradient.py``
 
 from __future__ import annotations
 
-from math import exp, inf
+from math import exp, inf, log
 from typing import Any
 
 import numpy as np
@@ -98,17 +98,17 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
 
     array = f"{dtype}[::1]"
 
-    @cudalib.kernel(f"{array}, {array}, int32[::1], {array}, int32[::1], {array}, " + ", ".join(
-        ["int32"] * 7), threads=_THREADS)  # fmt: skip
+    @cudalib.kernel(f"{array}, {array}, int32[::1], {array}, int32[::1], {array}, {array}, " + (
+        ", ".join(["int32"] * 8)), threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
-        width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
-        advance: Any,
+        log_sums: Any, width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
+        advance: Any, keep: Any,
     ) -> None:  # fmt: skip
         # left: (H, W, C); right: (H, other_width, C); offsets, fractions: (K,), see
         # `label_positions`; volume: (H, W, K); firsts: (chunks + 1,), the first label of each chunk
         # of offsets; highest: the largest offset; advance: from the highest offset of a chunk to
-        # that of the next.
+        # that of the next; log_sums: (H, W), written only if ``keep``.
         shared = cuda.shared.array(places, real, ALIGNMENT)
         thread = uint32(cuda.threadIdx.x)
         lane = uint32(thread % _WARP)
@@ -207,6 +207,8 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
                 total += exp(volume[uint32(own + k)] - largest)
                 k = uint32(k + _WARP)
             total = _warp_sum(total)
+            if keep and lane == 0:
+                log_sums[uint32(row * width + first_pixel + pixel)] = largest + log(total)
             scale = real(-1) / total
             k = lane
             while k < label_count:
@@ -217,7 +219,9 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     return correlate
 
 
-def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudalib.DeviceArray:
+def correlation_forward(
+    left: Any, right: Any, disparities: np.ndarray, log_sums: Any = None
+) -> cudalib.DeviceArray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -227,6 +231,8 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    log_sums
+        (H, W), receives ``log(sum_k exp(s))``, if given.
 
     Returns
     -------
@@ -250,12 +256,15 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     channel_chunk = -(-channels // -(-channels // _MOST_CHANNELS))
     if vector:
         channel_chunk = -(-channel_chunk // 4) * 4
+    keep = log_sums is not None
+    kept = log_sums if keep else cudalib.empty((1,), left.dtype)
     cudalib.launch(
         _correlation_kernel(left.dtype.name, channel_chunk, vector),
         (cudalib.blocks_for(width, _PIXELS), height), _THREADS,
         left.reshape(-1), right.reshape(-1), cudalib.to_device(positions.offsets),
         cudalib.to_device(positions.fractions), cudalib.to_device(firsts), volume.reshape(-1),
-        width, right.shape[1], channels, positions.label_count, chunks, positions.highest, advance,
+        kept.reshape(-1), width, right.shape[1], channels, positions.label_count, chunks,
+        positions.highest, advance, keep,
     )  # fmt: skip
     return volume
 
