@@ -17,7 +17,7 @@ import numpy as np
 from numba import prange
 
 from .cpu import buffers, simd
-from .cpu.jit import compiled
+from .cpu.jit import compiled, part
 from .cpu.pointers import advance, pointer_to, restrict_arguments
 from .cpu.products import BLOCK_ROWS, BLOCK_VECTORS, TILE_ROWS, block_of_three
 from .cpu.simd import minimum
@@ -35,7 +35,7 @@ _BLOCK = 64
 # pixel 0 of the other row, which need not exist; the product with pixel x is ``products[-x]``.
 
 
-@compiled(nogil=True, error_model="numpy")
+@part()
 def _whole_scores(products: Any, newest: int, width: int, scores: Any, label_count: int) -> None:
     """Scores of a pixel whose label k looks at ``newest - k``; scores: pointer to K."""
     restrict_arguments()
@@ -50,7 +50,7 @@ def _whole_scores(products: Any, newest: int, width: int, scores: Any, label_cou
         scores[k] = 0
 
 
-@compiled(nogil=True, error_model="numpy")
+@part()
 def _fractional_scores(
     products: Any, x: int, width: int, offsets: Any, fractions: Any, scores: Any
 ) -> None:
@@ -66,13 +66,13 @@ def _fractional_scores(
         scores[k] = score
 
 
-@compiled(nogil=True, error_model="numpy", fastmath={"reassoc"})
+@part(fastmath={"reassoc"})
 def _add(a: Any, b: Any) -> Any:
     """a + b, in any order with other such sums: what lets the compiler vectorise a running sum."""
     return a + b
 
 
-@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
+@part(fastmath={"contract"})
 def _negated_softmax(scores: Any, costs: Any, label_count: int) -> Any:
     """costs = -softmax(scores), pointers to K; the scores are overwritten.
 
@@ -93,7 +93,7 @@ def _negated_softmax(scores: Any, costs: Any, label_count: int) -> Any:
     return total, shift
 
 
-@compiled(nogil=True, error_model="numpy")
+@part()
 def _pack_reversed(row: Any, panels: Any) -> None:
     """Bring a row, from right to left, into panels of as many pixels as a vector has lanes.
 
@@ -107,7 +107,7 @@ def _pack_reversed(row: Any, panels: Any) -> None:
                 panels[p, c, lane] = row[max(x, 0), c]  # any value will do beyond the image
 
 
-@compiled(nogil=True, error_model="numpy")
+@part()
 def _panels_seen(lowest: int, highest: int, other: int, lanes: int) -> Any:
     """Panels [first, last) of a row of ``other`` pixels, where [lowest, highest) are looked at."""
     begin, end = max(lowest, 0), min(highest, other)

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from .cpu.jit import compiled, only_called_by_kernels
+from .cpu.jit import compiled, part
 from .cpu.workers import run_rows
 
 # Fine pixel 2i lies a quarter of a coarse pixel before coarse pixel i, 2i + 1 as far behind it.
 _NEAR, _FAR = 0.75, 0.25
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def _beside(position: int, size: int) -> int:
     """The coarse pixel beyond the nearest one, that the fine pixel reads too; within the image."""
     near = position // 2
@@ -75,7 +75,7 @@ def upsample_forward(
     return total
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def _share(position: int, near: int, size: int) -> float:
     """How much fine pixel ``position`` reads of coarse pixel ``near``; the border counts twice."""
     share = 0.0

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from .jit import compiled
+from .jit import compiled, part_or_python
 from .products import (
     TILE_ROWS,
     multiply,
@@ -53,7 +52,7 @@ def scratch(
     return strip, windows, product
 
 
-@register_jitable
+@part_or_python
 def _gather_windows(strip: Any, pixels: int, kh: int, run: int, step: int, windows: Any) -> None:
     """windows[p] = the kh x kw window of the strip's pixel p, row by row of ``run`` numbers.
 

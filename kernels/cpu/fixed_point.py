@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..constants import SMALLEST_CURVATURE
-from .jit import compiled, only_called_by_kernels
+from .jit import compiled, part
 from .pixels import read_out_rows, row_energies
 from .pointers import advance, pointer_to, restrict_arguments
 from .simd import minimum
@@ -189,7 +189,7 @@ def _rounded_weights(weights: np.ndarray, highest: float) -> np.ndarray:
     return rounded.view(np.int16).reshape(-1)
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def _lowest(costs: Any, label_count: int) -> Any:
     """The minimum at a pixel; costs: pointer to K."""
     lowest = costs[0]
@@ -198,7 +198,7 @@ def _lowest(costs: Any, label_count: int) -> Any:
     return lowest
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def _highest(costs: Any, label_count: int) -> Any:
     """The maximum at a pixel; costs: pointer to K."""
     negated = -costs[0]
@@ -207,7 +207,7 @@ def _highest(costs: Any, label_count: int) -> Any:
     return -negated
 
 
-@compiled(**only_called_by_kernels, fastmath={"reassoc"})
+@part(fastmath={"reassoc"})
 def _sum(costs: Any, label_count: int) -> Any:
     """Of the costs of a pixel, in any order; costs: pointer to K."""
     total = costs[0]
@@ -216,7 +216,7 @@ def _sum(costs: Any, label_count: int) -> Any:
     return total
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def _round_pixel(costs: Any, lowest: Any, scale: Any, limit: Any, kept: Any, count: int) -> None:
     """kept = costs above the lowest in units of 1 / scale, at most the limit; pointers to K."""
     restrict_arguments()

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .jit import compiled
+from .jit import part
 from .lanes import above, fused_sum, load_lanes, lower, store_lanes
 from .pointers import never_inline
 
 __all__ = ["Edge", "copy_row", "inner", "pass_on", "reply", "split_marginal"]
 
-# Of functions that only others of these modules call, Numba need not make versions for Python.
-inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = part()
 
 
 class Edge(NamedTuple):

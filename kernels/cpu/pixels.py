@@ -6,13 +6,13 @@ from typing import Any
 
 from ..constants import TIE_BLOCK, TIE_TOLERANCE
 from ..penalty import rho
-from .jit import compiled, only_called_by_kernels
+from .jit import compiled, part
 from .simd import minimum
 
 __all__ = ["lowest_of", "read_out_rows", "row_energies"]
 
 
-@compiled(**only_called_by_kernels)
+@part()
 def lowest_of(row: Any) -> Any:
     """The smallest number of a row (K,)."""
     lowest = row[0]

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
 
+from .jit import part_or_python
 from .vectors import (
     Vector,
     first_address,
@@ -160,7 +161,7 @@ def padded_columns(columns: int, dtype: np.dtype) -> int:
     return max(-(-columns // lanes), 2) * lanes
 
 
-@register_jitable
+@part_or_python
 def _vectors_of_next_block(left: int) -> int:
     """How many of the vectors, two or more, that are left in a row go into the next block."""
     return 4 if left in (4, 8) else min(left, BLOCK_VECTORS)
@@ -217,7 +218,7 @@ def unpack_sums(sums: np.ndarray, rows: int, columns: int) -> np.ndarray:
     return np.concatenate(parts, axis=-1)[..., :columns]
 
 
-@register_jitable
+@part_or_python
 def multiply(a: Any, rows: int, panels: Any, c: Any) -> None:
     """``c[:rows] = a[:rows] @ b``.
 
@@ -234,7 +235,7 @@ def multiply(a: Any, rows: int, panels: Any, c: Any) -> None:
     _multiply_blocks(a, depth, 1, panels, True, rows, depth, c.shape[1], c)
 
 
-@register_jitable
+@part_or_python
 def multiply_transposed(a: Any, depth: int, b: Any, c: Any) -> None:
     """``c += a[:depth].T @ b[:depth]``.
 
@@ -252,7 +253,7 @@ def multiply_transposed(a: Any, depth: int, b: Any, c: Any) -> None:
     _multiply_blocks(a, 1, rows, b, False, rows, depth, b.shape[1], c)
 
 
-@register_jitable
+@part_or_python
 def _multiply_blocks(
     a: Any, row: int, step: int, b: Any, packed: bool, rows: int, depth: int, columns: int, c: Any
 ) -> None:

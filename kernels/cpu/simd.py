@@ -16,7 +16,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import float32, int32, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import intrinsic, overload
+
+from .jit import part_or_python
 
 __all__ = ["exp", "minimum", "tanh"]
 
@@ -50,7 +52,7 @@ def _float_from_bits(typingctx: Any, bits: Any) -> Any:
     return types.float32(types.int32), codegen
 
 
-@register_jitable
+@part_or_python
 def _clamp(x: Any, low: Any, high: Any) -> Any:
     """x within [low, high], or NaN: written so that it becomes a plain vector min and max."""
     x = high if x > high else x
@@ -67,7 +69,7 @@ _EXP_LOWEST = float32(-87.0)  # exp(-87) = 1.6e-38, the last normal number
 _EXP_HIGHEST = float32(88.0)
 
 
-@register_jitable
+@part_or_python
 def _exp_float32(x: Any) -> Any:
     x = _clamp(x, _EXP_LOWEST, _EXP_HIGHEST)
     n = (x * _LOG2_E + _ROUND_MAGIC) - _ROUND_MAGIC
@@ -87,7 +89,7 @@ def _exp_float32(x: Any) -> Any:
 _TANH_CLAMP = float32(7.90531110763549805)
 
 
-@register_jitable
+@part_or_python
 def _tanh_float32(x: Any) -> Any:
     x = _clamp(x, -_TANH_CLAMP, _TANH_CLAMP)
     z = x * x

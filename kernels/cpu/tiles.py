@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from . import simd
-from .jit import compiled
+from .jit import part, part_or_python
 
 __all__ = ["Plan", "add_pixels", "cut_strip", "finish"]
 
@@ -29,7 +28,7 @@ class Plan(NamedTuple):
 # ---------------------------------------------------------------- strips of an image
 
 
-@compiled(nogil=True, fastmath={"contract"})
+@part(fastmath={"contract"})
 def cut_strip(
     image: Any, y: Any, derivative: bool, top: int, left: int, rows: int, columns: int, strip: Any
 ) -> None:
@@ -66,7 +65,7 @@ def cut_strip(
                 inside[j] = source[j]
 
 
-@register_jitable
+@part_or_python
 def add_pixels(strip: Any, rows: int, columns: int, line: int, totals: Any, dbias: Any) -> None:
     """dbias (C,) += the sum of the first ``columns`` pixels of the rows of a strip.
 
@@ -86,7 +85,7 @@ def add_pixels(strip: Any, rows: int, columns: int, line: int, totals: Any, dbia
 
 
 # Without error_model="numpy" the division in tanh could raise, which rules out vector instructions.
-@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
+@part(fastmath={"contract"})
 def finish(source: Any, activate: bool, target: Any) -> None:
     """``target[: source.size]`` = tanh(source) or source; two flat arrays that do not overlap."""
     if activate:

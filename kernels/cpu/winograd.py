@@ -35,9 +35,8 @@ import math
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
-from .jit import compiled
+from .jit import compiled, part_or_python
 from .pointers import pointer_to, prefetch
 from .products import (
     TILE_ROWS,
@@ -71,7 +70,7 @@ def suits(weight: np.ndarray) -> bool:
     return (kh, kw) in ((2, 2), (3, 3)) and not few and weight.dtype == np.float32
 
 
-@register_jitable
+@part_or_python
 def tile_side(taps: tuple[int, int, int, int]) -> int:
     """Rows and columns of a tile."""
     return _SIDE + 1 - taps[0]
@@ -104,7 +103,7 @@ def _points_to_kernels(dU: np.ndarray, side: int) -> np.ndarray:
 # ---------------------------------------------------------------- transforms of a block of tiles
 
 
-@register_jitable
+@part_or_python
 def _load6(source: Any, at: int, step: int) -> Any:
     return (
         load(source, at), load(source, at + step), load(source, at + 2 * step),
@@ -112,7 +111,7 @@ def _load6(source: Any, at: int, step: int) -> Any:
     )  # fmt: skip
 
 
-@register_jitable
+@part_or_python
 def _apply_b(d: Any) -> Any:
     """B^T d: the coefficients of x (x^2 - a^2) (x^2 - b^2), divided by x - x_i for point x_i."""
     outer_odd, outer_even = scaled_sum(-(_B**2), d[1], d[3]), scaled_sum(-(_B**2), d[2], d[4])
@@ -127,7 +126,7 @@ def _apply_b(d: Any) -> Any:
     )
 
 
-@register_jitable
+@part_or_python
 def _apply_a(m: Any, fourth: int, fifth: int) -> Any:
     """A^T m: powers of the points; that at infinity counts in the last row of a tile only."""
     inner_even, inner_odd = m[1] + m[2], m[1] - m[2]
@@ -141,7 +140,7 @@ def _apply_a(m: Any, fourth: int, fifth: int) -> Any:
     )
 
 
-@register_jitable
+@part_or_python
 def _apply_a_transposed(d: Any, infinity: Any) -> Any:
     """A d; ``infinity`` is the last d that there is, the fourth or the fifth."""
     inner_even = scaled_sum(_A**2, scaled_sum(_A**2, d[4], d[2]), d[0])
@@ -157,7 +156,7 @@ def _apply_a_transposed(d: Any, infinity: Any) -> Any:
     )
 
 
-@register_jitable
+@part_or_python
 def _fetch(source: Any, at: int, line: int, channels: int, side: int) -> None:
     """Fetch the part of the next patch that is not in this one into the cache.
 
@@ -168,7 +167,7 @@ def _fetch(source: Any, at: int, line: int, channels: int, side: int) -> None:
             prefetch(pointer_to(source), at + r * line + x * channels)
 
 
-@register_jitable
+@part_or_python
 def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, V: Any) -> None:
     """V[point, tile] = B^T d B.
 
@@ -198,7 +197,7 @@ def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, 
                     store(V, ((_SIDE * i + j) * _BLOCK + t) * channels + c, value)
 
 
-@register_jitable
+@part_or_python
 def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> None:
     """strip = A^T M A + bias.
 
@@ -231,7 +230,7 @@ def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> N
                     store(strip, i * line + (side * t + j) * channels + c, value + shift)
 
 
-@register_jitable
+@part_or_python
 def _tile_row(source: Any, at: int, step: int, side: int, there: bool) -> Any:
     """A d of a row of a tile, or of zeros if it has no such row."""
     d = (
@@ -242,7 +241,7 @@ def _tile_row(source: Any, at: int, step: int, side: int, there: bool) -> Any:
     return _apply_a_transposed(d, load_if(there, source, at + (side - 1) * step))
 
 
-@register_jitable
+@part_or_python
 def _input_tiles_to_points(
     source: Any, start: int, line: int, channels: int, side: int, tiles: int, X: Any
 ) -> None:
@@ -273,7 +272,7 @@ def _input_tiles_to_points(
                     store(X, ((_SIDE * i + j) * _BLOCK + t) * X.shape[2] + c, value)
 
 
-@register_jitable
+@part_or_python
 def _patches_to_points(
     image: Any, y: Any, derivative: bool, top: int, left: int, side: int, tiles: int,
     strip: Any, V: Any,
@@ -292,7 +291,7 @@ def _patches_to_points(
     _input_to_points(source, start, line, side, tiles, V)
 
 
-@register_jitable
+@part_or_python
 def _tiles_to_points(
     image: Any, top: int, left: int, side: int, tiles: int, strip: Any, X: Any
 ) -> None:

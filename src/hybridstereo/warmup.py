@@ -122,7 +122,7 @@ STEPS: dict[str, Callable[[Backend], None]] = {
 # What other processes compile beside a command, each in its order: what the command comes to last,
 # first.  The last steps are those in which they meet, and wait for each other.
 _BESIDE = (
-    ("CRF", "labels", "pyramid", "inner layers", "correlation"),
+    ("CRF", "labels", "pyramid", "correlation"),
     ("inner layers", "correlation", "pyramid"),
     ("correlation", "mutual softmax", "labels", "pyramid"),
 )
@@ -186,10 +186,11 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-# Modules are looked for where this process does, and never in the working folder.
+# Modules are looked for where this process does, and never in the working folder.  Garbage is left
+# to the end, which comes soon.
 _CODE = (
-    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from hybridstereo.warmup import compile_steps; compile_steps(sys.argv[2:])"
+    "import gc, os, sys; gc.disable(); sys.path[:] = sys.argv[1].split('\\n');"
+    " from hybridstereo.warmup import compile_steps; compile_steps(sys.argv[2:]); os._exit(0)"
 )
 
 

@@ -59,3 +59,32 @@ def test_who_reads_images_has_a_limit(name):
 def test_the_limit_ends_with_the_command(capsys):
     run(capsys, "check", "missing.png", "missing.png", "--max-pixels", 7)
     assert pixel_limit() == MAX_PIXELS
+
+
+# What a command writes to the one place that an option names.
+OUTPUTS = [
+    ("infer", "--color"), ("infer", "--confidence"), ("infer", "--valid"), ("infer", "--depth"),
+    ("infer", "--ply"), ("infer", "--save-volume"), ("infer", "--save-volume-crf"),
+    ("infer", "--out-dir"), ("rectify", "--output"), ("train", "--output"), ("eval", "--report"),
+    ("bench", "--plot"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "option"), OUTPUTS)
+def test_an_output_is_named_once(capsys, command, option):
+    code, _, err = run(capsys, command, option, "first", option, "second")
+    assert code == 2
+    assert f"{option} is given 2 times, but takes one" in err
+
+
+def test_an_output_of_two_words_is_named_once(capsys):
+    once = ["--submission", "kitti", "folder"]
+    code, _, err = run(capsys, "eval", *once, *once)
+    assert code == 2
+    assert "--submission is given 2 times, but takes one" in err
+
+
+def test_outputs_take_defaults(capsys, monkeypatch):
+    monkeypatch.setenv("HSTEREO_INFER_DEPTH", "depth.npy")
+    _, _, err = run(capsys, "infer", "left.png", "right.png")
+    assert "Depth needs --calib" in err

@@ -6,6 +6,8 @@ and an exit code.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from contextlib import suppress
 from typing import Any
@@ -128,6 +130,8 @@ for _command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with 0 or one of the codes in `exits`."""
+    # Python would look through all that Numba has made once more at the end, for 0.1 seconds.
+    atexit.register(gc.freeze)
     with messages_may_fail():
         code = _run(arguments)
     settle(sys.stdout)

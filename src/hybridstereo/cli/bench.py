@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from ..limits import COUNT, ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
 from .options import (
     CommaSeparated,
+    OutputOption,
     announce_device,
     device_option,
     max_pixels_option,
@@ -105,7 +106,7 @@ _SIZE_OPTIONS = ("size", "width", "height", "disparities", "layers", "pyramid", 
     help="Also double the pixels, then the labels, step by step up to the given size and fit the "
     "exponents with which the times grow.",
 )
-@click.option("--plot", metavar="FILE.png", help="Also draw a chart.")
+@click.option("--plot", cls=OutputOption, metavar="FILE.png", help="Also draw a chart.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
 def bench(
     size: str | None,

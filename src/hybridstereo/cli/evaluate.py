@@ -14,6 +14,7 @@ from .engines import engine_options, opened_engine, wants_engine
 from .exits import EXIT_INCOMPLETE
 from .options import (
     CommaSeparated,
+    OutputOption,
     announce_device,
     device_option,
     iterations_option,
@@ -163,6 +164,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--submission",
+    cls=OutputOption,
     type=(click.Choice(["kitti", "middlebury"]), str),
     metavar="kitti|middlebury DIR",
     help="Run one method on the benchmark's pairs below --root, test pairs included, and write the "
@@ -170,7 +172,12 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per scene and method.")
-@click.option("--report", metavar="DIR", help="Also write an HTML page with pictures into DIR.")
+@click.option(
+    "--report",
+    cls=OutputOption,
+    metavar="DIR",
+    help="Also write an HTML page with pictures into DIR.",
+)
 @engine_options
 @max_pixels_option
 @device_option

@@ -28,19 +28,21 @@ from .infer_views import (
 )
 from .options import (
     SCALES,
-    ByteCount,
     LabelCount,
+    OutputOption,
     Span,
     announce_device,
     compile_beside,
     device_option,
     iterations_option,
+    max_memory_option,
     max_pixels_option,
     method_option,
     min_disparity_option,
     number_type,
     precision_option,
     refine_option,
+    scale_option,
     step_option,
     threads_option,
 )
@@ -71,6 +73,7 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 )
 @click.option(
     "--color",
+    cls=OutputOption,
     metavar="FILE.png",
     help="Also write a colour picture.  [default: <left>_disparity.png, if -o is not given]",
 )
@@ -125,19 +128,8 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
     help="Look first whether this is a rectified pair, and say what is wrong; see 'hstereo check'.",
 )
 @click.option("--strict", is_flag=True, help="Compute nothing if the check finds anything.")
-@click.option(
-    "--scale",
-    type=click.Choice(list(SCALES)),
-    default="1",
-    help="Match smaller views and enlarge the map: for a quick look, or for very large images.",
-)
-@click.option(
-    "--max-memory",
-    type=ByteCount(),
-    metavar="SIZE",
-    help="Memory that hstereo may use, such as 4G; what needs more is computed in tiles.  "
-    "[default: 80 % of what is free]",
-)
+@scale_option
+@max_memory_option
 @click.option(
     "--volume",
     metavar="FILE",
@@ -154,11 +146,15 @@ _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 )
 @click.option(
     "--save-volume",
+    cls=OutputOption,
     metavar="FILE",
     help="Write the costs before the CRF, low is good: .npy, .h5 (H, W, K) or .bin (K, H, W).",
 )
 @click.option(
-    "--save-volume-crf", metavar="FILE", help="Write the costs after the CRF, its minorant."
+    "--save-volume-crf",
+    cls=OutputOption,
+    metavar="FILE",
+    help="Write the costs after the CRF, its minorant.",
 )
 @many_pairs
 @depth_options

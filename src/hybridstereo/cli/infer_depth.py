@@ -12,7 +12,7 @@ import click
 from ..errors import InputError
 from ..limits import BASELINE, DEPTH, DISPARITY, FOCAL
 from .infer_report import Tell
-from .options import camera_numbers_option, number_type
+from .options import OutputOption, camera_numbers_option, number_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,12 +62,14 @@ _OPTIONS = (
     ),
     click.option(
         "--depth",
+        cls=OutputOption,
         metavar="FILE",
         help="Also write the depth: .npy or .tif in metres (float, NaN = invalid), .png in "
         "millimetres (16 bit, 0 = invalid).",
     ),
     click.option(
         "--ply",
+        cls=OutputOption,
         metavar="FILE.ply",
         help="Also write a coloured point cloud in metres, without points where the depth jumps.",
     ),

@@ -18,7 +18,7 @@ from .engines import opened_engine, scheduler_option, wants_engine, workers_opti
 from .infer_depth import depth_request
 from .infer_report import Tell, infer_report
 from .infer_views import asked_views, right_name
-from .options import SCALES, CommaSeparated, announce_device, compile_beside
+from .options import SCALES, CommaSeparated, OutputOption, announce_device, compile_beside
 from .pairs_report import tell_pairs
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _OPTIONS = (
     ),
     click.option(
         "--out-dir",
+        cls=OutputOption,
         metavar="DIR",
         help="Folder for the results of many pairs, which are called DIR/NAME.pfm after the pair; "
         "created if it does not exist. Other files are named with {name}: --color "

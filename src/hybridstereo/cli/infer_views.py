@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from .options import OutputOption
+
 if TYPE_CHECKING:
     from ..result import StereoResult
 
@@ -24,12 +26,14 @@ _OPTIONS = (
     ),
     click.option(
         "--confidence",
+        cls=OutputOption,
         metavar="FILE",
         help="Also write how likely each pixel is right (off by at most 2 px), from 0 to 1: .pfm, "
         ".npy or .tif (float), .png (16 bit, x65535).",
     ),
     click.option(
         "--valid",
+        cls=OutputOption,
         metavar="FILE.png",
         help="Also write which pixels the other view confirms: 255 good, 128 occluded (it does "
         "not see them), 0 invalid (it contradicts).",

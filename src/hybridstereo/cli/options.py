@@ -44,6 +44,25 @@ def number_type(limits: Limits) -> click.IntRange | click.FloatRange:
     return FiniteRange(limits.least, limits.most, limits.above, limits.below)
 
 
+class OutputOption(click.Option):
+    """Names the one file or folder that something is written to.
+
+    Click would take the last one in silence, and the first would never be written.
+    """
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser keep all values that are given."""
+        names = [*self.opts, *self.secondary_opts]
+        parser.add_option(self, names, self.name, action="append", nargs=self.nargs)
+
+    def consume_value(self, ctx: click.Context, opts: Any) -> Any:
+        """Refuse more than one."""
+        given = opts.get(self.name) or []
+        if len(given) > 1:
+            raise click.UsageError(f"{self.opts[-1]} is given {len(given)} times, but takes one.")
+        return super().consume_value(ctx, {**opts, self.name: given[0]} if given else opts)
+
+
 class DeviceName(click.ParamType):
     """``auto``, ``cpu``, ``cuda`` or a certain GPU, ``cuda:1``."""
 
@@ -218,6 +237,20 @@ refine_option = click.option(
 
 SCALES = {"1": 1, "1/2": 2, "1/4": 4}
 """What `--scale` may say, and the `scale` of `Stereo.match` that it stands for."""
+
+scale_option = click.option(
+    "--scale",
+    type=click.Choice(list(SCALES)),
+    default="1",
+    help="Match smaller views and enlarge the map: much faster, or for very large images.",
+)
+max_memory_option = click.option(
+    "--max-memory",
+    type=ByteCount(),
+    metavar="SIZE",
+    help="Memory that hstereo may use, such as 4G; what needs more is computed in tiles.  "
+    "[default: 80 % of what is free]",
+)
 
 
 class CommaSeparated(click.ParamType):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..limits import SHARE
-from .options import camera_numbers_option, max_pixels_option, number_type
+from .options import OutputOption, camera_numbers_option, max_pixels_option, number_type
 
 
 @click.command(short_help="Rectify a pair: bring its rows in line.")
@@ -17,6 +17,7 @@ from .options import camera_numbers_option, max_pixels_option, number_type
 @click.option(
     "-o",
     "--output",
+    cls=OutputOption,
     metavar="DIR",
     required=True,
     help="Folder for the rectified pair; created if it does not exist.",

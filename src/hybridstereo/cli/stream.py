@@ -12,18 +12,19 @@ from ..limits import COUNT, RATE
 from .exits import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from .options import (
     SCALES,
-    ByteCount,
     LabelCount,
     Span,
     announce_device,
     compile_beside,
     device_option,
     iterations_option,
+    max_memory_option,
     max_pixels_option,
     method_option,
     min_disparity_option,
     number_type,
     refine_option,
+    scale_option,
     step_option,
     threads_option,
 )
@@ -106,18 +107,8 @@ if TYPE_CHECKING:
 @iterations_option
 @method_option
 @refine_option
-@click.option(
-    "--scale",
-    type=click.Choice(list(SCALES)),
-    default="1",
-    help="Match smaller views and enlarge the maps: much faster.",
-)
-@click.option(
-    "--max-memory",
-    type=ByteCount(),
-    metavar="SIZE",
-    help="Memory that hstereo may use, such as 4G.  [default: 80 % of what is free]",
-)
+@scale_option
+@max_memory_option
 @max_pixels_option
 @device_option
 @threads_option

@@ -14,6 +14,7 @@ from .engines import engine_options, opened_engine, wants_engine
 from .exits import EXIT_SIGNALLED
 from .options import (
     CommaSeparated,
+    OutputOption,
     announce_device,
     device_option,
     max_pixels_option,
@@ -49,6 +50,7 @@ class _Size(click.ParamType):
 @click.option(
     "-o",
     "--output",
+    cls=OutputOption,
     metavar="DIR",
     default="hstereo-run",
     help="Run folder: config, log, checkpoints, curves.",
