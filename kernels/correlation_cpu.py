@@ -175,7 +175,12 @@ def _correlate_row(
             _negated_softmax(pointer_to(scores), costs, count)
 
 
-def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.ndarray) -> np.ndarray:
+def correlation_forward(
+    left: np.ndarray,
+    right: np.ndarray,
+    disparities: np.ndarray,
+    costs: np.ndarray | None = None,
+) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -185,6 +190,8 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    costs
+        Where to put the result, if given: contiguous, of the features' type.
 
     Returns
     -------
@@ -194,7 +201,9 @@ def correlation_forward(left: np.ndarray, right: np.ndarray, disparities: np.nda
     (height, width, channels), dtype = left.shape, left.dtype
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     positions = label_positions(disparities, dtype.type)
-    volume = buffers.empty((height, width, positions.label_count), dtype)
+    volume = costs
+    if volume is None:
+        volume = buffers.empty((height, width, positions.label_count), dtype)
     lanes = numbers_per_vector(dtype)
 
     def worker(rows: Iterator[int]) -> None:

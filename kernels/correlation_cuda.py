@@ -217,7 +217,9 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
     return correlate
 
 
-def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudalib.DeviceArray:
+def correlation_forward(
+    left: Any, right: Any, disparities: np.ndarray, costs: cudalib.DeviceArray | None = None
+) -> cudalib.DeviceArray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
     Parameters
@@ -227,6 +229,8 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    costs
+        Where to put the result, if given.
 
     Returns
     -------
@@ -236,7 +240,9 @@ def correlation_forward(left: Any, right: Any, disparities: np.ndarray) -> cudal
     left, right = cudalib.to_device(left), cudalib.to_device(right, left.dtype)
     height, width, channels = left.shape
     positions = label_positions(cudalib.to_host(disparities), left.dtype)
-    volume = cudalib.empty((height, width, positions.label_count), left.dtype)
+    volume = costs
+    if volume is None:
+        volume = cudalib.empty((height, width, positions.label_count), left.dtype)
     if not volume.size:
         return volume
 

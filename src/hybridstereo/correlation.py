@@ -11,9 +11,15 @@ def correlation_forward(
     left_features: Array,
     right_features: Array,
     label_range: LabelRange,
+    costs: Array | None = None,
 ) -> Array:
-    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0]."""
-    return backend.correlation_forward(left_features, right_features, label_range.disparities)
+    """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0].
+
+    ``costs`` receives them, if given.
+    """
+    return backend.correlation_forward(
+        left_features, right_features, label_range.disparities, costs=costs
+    )
 
 
 def softmax_backward(backend: Backend, costs: Array, dcosts: Array) -> Array:
