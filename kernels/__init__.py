@@ -27,6 +27,7 @@ __all__ = [
     "gpu_count",
     "is_device",
     "max_threads",
+    "network_passes",
     "network_scratch",
     "release_memory",
     "reusable_memory",
@@ -48,10 +49,6 @@ def _unchanged(array: Any) -> Any:
     return array
 
 
-def _empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    return np.empty(shape, dtype)
-
-
 def _nothing() -> None:
     """The CPU queues no work and does not report its memory."""
 
@@ -68,13 +65,14 @@ def _one_call(item_count: int) -> int:
 
 @cache
 def _cpu() -> Backend:
+    from .cpu import buffers
     from .cpu.workers import calls_at_once, side_by_side
 
     runtime = {
         "name": "cpu",
         "to_device": _unchanged,
         "to_host": _unchanged,
-        "empty": _empty,
+        "empty": buffers.empty,
         "synchronize": _nothing,
         "free_memory": _nothing,
         "side_by_side": side_by_side,
@@ -190,6 +188,13 @@ def network_scratch(width: int, weights: Sequence[np.ndarray]) -> int:
     from .cpu.streaming import memory_per_thread
 
     return memory_per_thread(width, weights)
+
+
+def network_passes(height: int, threads: int) -> int:
+    """How many `network_bands` the CPU has for so many rows."""
+    from .cpu.streaming import passes
+
+    return passes(height, threads)
 
 
 def chain_scratch(nodes: int, label_count: int) -> int:

@@ -85,10 +85,20 @@ class Backend(Runtime, Protocol):
         Returns y (H - kh + 1, W - kw + 1, O).
         """
 
+    def network_bands(self, height: int, weights: Sequence[Array]) -> list[tuple[int, int]]:
+        """Rows (first, last + 1) of a network's results that may be computed one by one."""
+
     def network_forward(
-        self, x: Array, layers: Sequence[tuple[Array, Array | None]], activate_last: bool
-    ) -> Array:
-        """`conv_forward` of all layers (weight, bias), with tanh in between: x (H, W, I)."""
+        self,
+        images: Sequence[Array],
+        layers: Sequence[tuple[Array, Array | None]],
+        activate_last: bool,
+        rows: tuple[int, int] | None = None,
+    ) -> list[Array]:
+        """`conv_forward` of all layers (weight, bias), with tanh in between, of images (H, W, I).
+
+        ``rows`` of the results only, if given: one of `network_bands`.
+        """
 
     def conv_backward(
         self,
@@ -108,12 +118,13 @@ class Backend(Runtime, Protocol):
         left: Array,
         right: Array,
         disparities: np.ndarray,
+        costs: Array | None = None,
         log_sums: Array | None = None,
     ) -> Array:
         """Costs f (H, W, K), the negated softmax of the scores: features (H, W, C), (H, V, C).
 
-        ``disparities`` (K,), one per label, ascending and equally spaced; ``log_sums`` (H, W)
-        receives the logarithm of what the softmax divides by.
+        ``disparities`` (K,), one per label, ascending and equally spaced.  If given, ``costs``
+        receives the result, and ``log_sums`` (H, W) the logarithm of what the softmax divides by.
         """
 
     def softmax_backward(self, f: Array, df: Array) -> Array:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -22,20 +23,25 @@ import numpy as np
 from numba import get_num_threads
 
 from .cpu import buffers
-from .cpu.streaming import algorithm_of, numbers_between, rows_at_a_time, whole_tiles
+from .cpu.streaming import (
+    BAND_ROWS,
+    algorithm_of,
+    numbers_between,
+    passes,
+    rows_at_a_time,
+    whole_tiles,
+)
 from .cpu.tiles import Plan
 from .cpu.workers import one_blas_thread, run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker processes at a time
 _CHUNK = 16384  # pixels, at least, of whose gradients a worker sums up the kernels' by itself
 
-_BAND_ROWS = 24  # rows of a network's output, at least, per band: bands recompute their overlap
 
-
-def _row_bands(rows: int, at_least: int, side: int) -> list[tuple[int, int]]:
-    """Cut into bands (first, last + 1) that begin at a multiple of a tile's side."""
+def _row_bands(rows: int, at_least: int, side: int, begin: int = 0) -> list[tuple[int, int]]:
+    """Cut into bands (first, last + 1) that begin at a multiple of a tile's side from ``begin``."""
     height = side * -(-at_least // side)
-    return [(first, min(first + height, rows)) for first in range(0, rows, height)]
+    return [(first, min(first + height, rows)) for first in range(begin, rows, height)]
 
 
 def _rotated(weight: np.ndarray) -> np.ndarray:
@@ -125,10 +131,11 @@ def _band_rows(
 
 def _stream(
     stages: list[tuple[ModuleType, Plan]], scratch: list[Any], between: list[np.ndarray],
-    x: np.ndarray, first: int, last: int, step: int, result: np.ndarray,
+    x: np.ndarray, first: int, last: int, step: int, result: np.ndarray, origin: int,
 ) -> None:  # fmt: skip
     """Rows ``first``, where a tile begins, to ``last`` - 1 of the result, ``step`` rows at a time.
 
+    ``result`` begins with row ``origin``.
     Of the rows that have come, a stage computes whole tiles, so that they lie on its grid
     (`_band_rows`); the rows of its input that it has not used up are kept for the next step.  Steps
     end where tiles end in all stages, so that these are few.
@@ -158,7 +165,7 @@ def _stream(
                 following[: len(old)] = old
                 target = following[len(old) :]
             else:
-                target = following = result[done[i] : upto]
+                target = following = result[done[i] - origin : upto - origin]
             above = kept[i] - done[i]
             algorithm.convolve_rows(
                 plan, source, source, False, (above, 0), 0, rows, scratch[i], target
@@ -170,9 +177,21 @@ def _stream(
             source, available, done[i] = following, upto, upto
 
 
+def network_bands(height: int, weights: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Rows (first, last + 1) of a network's results that `network_forward` can compute one by one.
+
+    That takes no longer than all at once, and less memory if each is used before the next one.
+    """
+    at_least = -(-height // passes(height, get_num_threads()))
+    return _row_bands(height, at_least, whole_tiles(weights))
+
+
 def network_forward(
-    x: np.ndarray, layers: Sequence[tuple[np.ndarray, np.ndarray | None]], activate_last: bool
-) -> np.ndarray:
+    images: Sequence[np.ndarray],
+    layers: Sequence[tuple[np.ndarray, np.ndarray | None]],
+    activate_last: bool,
+    rows: tuple[int, int] | None = None,
+) -> list[np.ndarray]:
     """`conv_forward` of all layers, with tanh in between: the same up to rounding, but faster.
 
     A few rows at a time go through all layers, so that the activations in between stay in cache
@@ -180,42 +199,51 @@ def network_forward(
 
     Parameters
     ----------
-    x
-        Input (H, W, I), float32 or float64.
+    images
+        Inputs (H, W, I) of the same H, float32 or float64.
     layers
         Kernels and biases, as in `conv_forward`.
     activate_last
         Apply tanh after the last layer as well.
+    rows
+        Which rows of the results to compute, one of `network_bands`; None: all.
 
     Returns
     -------
     y
-        The output of the last layer; the same bits whatever the number of threads.
+        The output of the last layer for each image; the same bits whatever the number of threads
+        and the rows.
     """
-    x, *parameters = _contiguous(x, *(array for layer in layers for array in layer))
+    parameters = [array for layer in layers for array in layer]
+    together = _contiguous(*images, *parameters)
+    images, parameters = together[: len(images)], together[len(images) :]
     weights, biases = parameters[::2], parameters[1::2]
     stages = []
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         algorithm, activate = algorithm_of(weight), activate_last or i < len(layers) - 1
         stages.append((algorithm, _prepared(algorithm, _rotated(weight), bias, activate)))
     consumed = [sum(weight.shape[axis] - 1 for weight in weights) for axis in (2, 3)]
-    height, width = x.shape[0] - consumed[0], x.shape[1] - consumed[1]
-    result = buffers.empty((height, width, weights[-1].shape[0]), x.dtype)
-    room, step = numbers_between(x.shape[1], weights), rows_at_a_time(weights)
+    begin, end = rows or (0, images[0].shape[0] - consumed[0])
+    widths, dtype, outputs = [x.shape[1] for x in images], images[0].dtype, weights[-1].shape[0]
+    results = buffers.empty_together(
+        [(end - begin, width - consumed[1], outputs) for width in widths], dtype
+    )
+    room, step = numbers_between(max(widths), weights), rows_at_a_time(weights)
 
-    def worker(bands: Iterator[tuple[int, int]]) -> None:
+    def worker(bands: Iterator[tuple[int, tuple[int, int]]]) -> None:
         # Layers of one shape share theirs, which is then more likely to be in cache.
-        of_shape = {plan.taps: algorithm.scratch(plan.taps, x.dtype) for algorithm, plan in stages}
+        of_shape = {plan.taps: algorithm.scratch(plan.taps, dtype) for algorithm, plan in stages}
         scratch = [of_shape[plan.taps] for _, plan in stages]
-        between = [np.empty(room, x.dtype) for _ in range(2)]
-        for first, last in bands:
-            _stream(stages, scratch, between, x, first, last, step, result)
+        between = [buffers.empty((room,), dtype) for _ in range(2)]
+        for i, (first, last) in bands:
+            _stream(stages, scratch, between, images[i], first, last, step, results[i], begin)
 
     # Two bands per thread, so that the other threads can take over a slow one's second band.  Where
     # they begin changes no bit of the result (`_stream`).
-    at_least = max(_BAND_ROWS, height // (2 * get_num_threads()))
-    run_tiles(worker, _row_bands(height, at_least, whole_tiles(weights)))
-    return result
+    at_least = max(BAND_ROWS, len(images) * (end - begin) // (2 * get_num_threads()))
+    bands = _row_bands(end, at_least, whole_tiles(weights), begin)
+    run_tiles(worker, product(range(len(images)), bands))
+    return results
 
 
 # ---------------------------------------------------------------- backward

@@ -93,13 +93,28 @@ def conv_forward(x: Any, weight: Any, bias: Any | None, activate: bool) -> cudal
     return _convolve(x, weight, bias, activate)
 
 
+def network_bands(height: int, weights: Sequence[Any]) -> list[tuple[int, int]]:
+    """All rows at once: small launches would leave a GPU idle."""
+    return [(0, height)]
+
+
 def network_forward(
-    x: Any, layers: Sequence[tuple[Any, Any | None]], activate_last: bool
-) -> cudalib.DeviceArray:
+    images: Sequence[Any],
+    layers: Sequence[tuple[Any, Any | None]],
+    activate_last: bool,
+    rows: tuple[int, int] | None = None,
+) -> list[cudalib.DeviceArray]:
     """`conv_forward` of all layers, with tanh in between; the activations stay on the device."""
-    for i, (weight, bias) in enumerate(layers):
-        x = conv_forward(x, weight, bias, activate_last or i < len(layers) - 1)
-    return x
+    results = []
+    for image in images:
+        x = cudalib.to_device(image)
+        if rows is not None:
+            consumed = sum(weight.shape[2] - 1 for weight, _ in layers)
+            x = x[rows[0] : rows[1] + consumed]
+        for i, (weight, bias) in enumerate(layers):
+            x = conv_forward(x, weight, bias, activate_last or i < len(layers) - 1)
+        results.append(x)
+    return results
 
 
 def conv_backward(

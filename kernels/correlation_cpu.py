@@ -189,6 +189,7 @@ def correlation_forward(
     left: np.ndarray,
     right: np.ndarray,
     disparities: np.ndarray,
+    costs: np.ndarray | None = None,
     log_sums: np.ndarray | None = None,
 ) -> np.ndarray:
     """Unary costs ``f = -softmax(s)`` of all labels.
@@ -200,6 +201,8 @@ def correlation_forward(
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    costs
+        Where to put the result, if given: contiguous, of the features' type.
     log_sums
         (H, W), receives ``log(sum_k exp(s))``, if given.
 
@@ -211,7 +214,9 @@ def correlation_forward(
     (height, width, channels), dtype = left.shape, left.dtype
     left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     positions = label_positions(disparities, dtype.type)
-    volume = buffers.empty((height, width, positions.label_count), dtype)
+    volume = costs
+    if volume is None:
+        volume = buffers.empty((height, width, positions.label_count), dtype)
     lanes = numbers_per_vector(dtype)
     if log_sums is None:
         log_sums = np.empty((height, 0), dtype)

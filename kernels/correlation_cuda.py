@@ -220,7 +220,11 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
 
 
 def correlation_forward(
-    left: Any, right: Any, disparities: np.ndarray, log_sums: Any = None
+    left: Any,
+    right: Any,
+    disparities: np.ndarray,
+    costs: cudalib.DeviceArray | None = None,
+    log_sums: Any = None,
 ) -> cudalib.DeviceArray:
     """Unary costs ``f = -softmax(s)`` of all labels.
 
@@ -231,6 +235,8 @@ def correlation_forward(
     disparities
         Disparity of every label (K,), ascending and equally spaced; label k of left pixel x
         matches right pixel ``x - disparities[k]``.
+    costs
+        Where to put the result, if given.
     log_sums
         (H, W), receives ``log(sum_k exp(s))``, if given.
 
@@ -242,7 +248,9 @@ def correlation_forward(
     left, right = cudalib.to_device(left), cudalib.to_device(right, left.dtype)
     height, width, channels = left.shape
     positions = label_positions(cudalib.to_host(disparities), left.dtype)
-    volume = cudalib.empty((height, width, positions.label_count), left.dtype)
+    volume = costs
+    if volume is None:
+        volume = cudalib.empty((height, width, positions.label_count), left.dtype)
     if not volume.size:
         return volume
 

@@ -254,9 +254,7 @@ def mutual_forward(
         return right_log_sums
     nearest, together = _matches(disparities)
     largest = cudalib.empty((height,), f.dtype)
-    launch(
-        _largest_kernel(f.dtype.name), height, _WARP, log_sums.reshape(-1), largest, width
-    )
+    launch(_largest_kernel(f.dtype.name), height, _WARP, log_sums.reshape(-1), largest, width)
     _add_matches(f, log_sums, largest, right_log_sums, factors, nearest, together, False)
     launch(
         _normalise_kernel(f.dtype.name),

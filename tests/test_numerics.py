@@ -88,8 +88,8 @@ def test_nan_of_the_edges_is_theirs(rng):
 
 
 def test_nan_of_the_correlation_is_its_own(rng):
-    def broken(left, right, disparities):
-        costs = kernels.select("cpu").correlation_forward(left, right, disparities)
+    def broken(*arguments, **named):
+        costs = kernels.select("cpu").correlation_forward(*arguments, **named)
         costs[3, 4] = np.nan
         return costs
 

@@ -115,12 +115,12 @@ def test_features_are_computed_once(scene, monkeypatch):
     from hybridstereo import pipeline
 
     calls = []
-    real = pipeline.features_forward
+    real = pipeline.features_of_views
     monkeypatch.setattr(
-        pipeline, "features_forward", lambda *arguments: calls.append(0) or real(*arguments)
+        pipeline, "features_of_views", lambda *arguments: calls.append(0) or real(*arguments)
     )
     Stereo("census", "cpu").match(scene.left, scene.right, 8, view="both", lr_check=True)
-    assert len(calls) == 2
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("size", [(160, 400), (160, 200)])

@@ -51,12 +51,31 @@ def test_each_view_has_its_share(stereo, rng):
     assert ended[solving[0]] < 1 - first / 2
 
 
+def test_each_band_of_rows_has_its_share(stereo, rng):
+    """Tall views: features and costs are computed in turns (`features.feature_bands`)."""
+    left, right = (rng.random((700, 20, 3), np.float32) for _ in range(2))
+    told, stages = [], []
+    stereo.with_threads(1).match(
+        *(left, right, 8),
+        on_stage=stages.append,
+        on_progress=lambda *share: told.append(share),
+    )
+    shares = np.diff(told).ravel()
+    for stage in ("unary_cnn", "correlation"):
+        of_bands = shares[[place for place, name in enumerate(stages) if name == stage]]
+        assert len(of_bands) > 2
+        assert (of_bands > 0).all()
+        np.testing.assert_allclose(of_bands, of_bands[0])
+    assert told[-1][1] == pytest.approx(1)
+
+
 def test_tiles_have_shares_of_their_own():
     model = load_model("general")
     tiles = plan_tiles(400, 300, (200, 300), LabelRange(0.0, 8), model)
     told = []
     shares = WorkShares(
-        lambda *share: told.append(share), (stage_work(model, tile, 8) for tile in tiles)
+        lambda *share: told.append(share),
+        ({name: [x] for name, x in stage_work(model, tile, 8).items()} for tile in tiles),
     )
     seen = []
     tell = shares.telling_tiles(lambda *count: seen.append(count))

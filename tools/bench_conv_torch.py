@@ -67,7 +67,7 @@ def parameters(layers: int, rng: np.random.Generator) -> Parameters:
 
 
 def forward(images: list[np.ndarray], network: Parameters) -> np.ndarray:
-    return [conv_cpu.network_forward(image, network, True) for image in images][-1]
+    return conv_cpu.network_forward(images, network, True)[-1]
 
 
 def forward_by_layers(images: list[np.ndarray], network: Parameters) -> np.ndarray:

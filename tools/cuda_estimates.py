@@ -85,7 +85,7 @@ def paper_estimates() -> tuple[list[Estimate], Launches]:
     estimates = []
     height, width = PATCH
     image = random_array(height + 8, width + 8, 3)
-    network = emulate(lambda b: b.network_forward(image, unary_parameters(), True), **quick)
+    network = emulate(lambda b: b.network_forward([image], unary_parameters(), True), **quick)
     # The margin that later layers consume is a smaller part of the whole image than of the patch.
     time, limits, layer = 0.0, [], 0
     for function, stats in network:

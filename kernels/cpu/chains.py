@@ -43,6 +43,7 @@ from .transfers import (
     F_LABELS,
     FINISHED,
     FOLLOWING_LABELS,
+    HIDING_LABELS,
     LAST_RUN,
     LINE_BYTES,
     NODE_STEP,
@@ -353,7 +354,7 @@ def move_minorants(
     lane_costs to progress: from `scratch_arrays`; optima: one per chain, receives the sum of the
     minima of F, which is the optimum of the chain.
     """
-    label_count, lanes = f.shape[1], lane_count(pointer_to(f))
+    label_count, lanes, fixed = f.shape[1], lane_count(pointer_to(f)), is_fixed(pointer_to(f))
     first = begin * chain_step
     last = end - begin - 1
     block = ChainBlock(
@@ -375,7 +376,8 @@ def move_minorants(
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
         splat(limit),
         limit,
-        is_fixed(pointer_to(f)),
+        fixed,
+        not fixed and label_count >= HIDING_LABELS,
     )
     scratch = Scratch(
         pointer_to(lane_costs),
@@ -397,9 +399,8 @@ def move_minorants(
     progress[:] = 0
     progress[NODES] = nodes
     progress[NODE_STEP], progress[CHAIN_STEP] = node_step * label_count, chain_step * label_count
-    # There are about seven messages per node, and not all nodes have as many.  In fixed point they
-    # are too short to hide what comes from memory.
-    progress[LAST_RUN], progress[RUNS_AT_A_TIME] = 2 * last + 1, 0 if block.fixed else lanes // 2
+    # There are about seven messages per node, and not all nodes have as many.
+    progress[LAST_RUN], progress[RUNS_AT_A_TIME] = 2 * last + 1, lanes // 2 if block.hides else 0
     progress[F_LABELS] = 0 if plain else label_count
     progress[FOLLOWING_LABELS] = 0 if following < 0 else label_count
     _bisect(block, scratch)

@@ -57,14 +57,14 @@ def pass_on(source: Any, low: Any, edge: Edge, base: Any, target: Any, label_cou
     """target = base + msg(source)."""
     jump = edge.p2 + low
     here, after = load_lanes(source, label_count), load_lanes(source, 0)
-    lowest = here
+    lowest = previous = here
     for k in range(label_count):
         before, here, after = here, after, load_lanes(source, k + 1)
         message = above(_msg(before, here, after, edge, jump), low)
         value = fused_sum(message, load_lanes(base, k), edge.one)
         store_lanes(target, k, value)
-        lowest = lower(lowest, value)
-    return lowest
+        lowest, previous = lower(previous, value), lowest
+    return lower(lowest, previous)
 
 
 @inner
@@ -86,15 +86,15 @@ def split_marginal(
     never_inline()
     jump = edge.p2 + low
     here, after = load_lanes(source, label_count), load_lanes(source, 0)
-    lowest = here
+    lowest = previous = here
     for k in range(label_count):
         before, here, after = here, after, load_lanes(source, k + 1)
         m1 = above(_msg(before, here, after, edge, jump), low)
         marginal = fused_sum(m1, above(load_lanes(other, k), other_low), edge.one)
         value = marginal * r - m1
         store_lanes(target, k, value)
-        lowest = lower(lowest, value)
-    return lowest
+        lowest, previous = lower(previous, value), lowest
+    return lower(lowest, previous)
 
 
 @inner

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..constants import TIE_BLOCK, TIE_TOLERANCE
 from ..penalty import rho
 from .jit import compiled, part
@@ -25,17 +27,24 @@ def lowest_of(row: Any) -> Any:
 def read_out_rows(first: int, last: int, minorant: Any, label_map: Any) -> None:
     """label_map[i] = the label that `read_out` chooses for pixel i; minorant: (N, K)."""
     tolerance = minorant.dtype.type(TIE_TOLERANCE)
+    label_count = minorant.shape[1]
     for i in range(first, last):
         row = minorant[i]
         lowest = lowest_of(row)
         limit = lowest + tolerance * abs(lowest)
-        best = 0
-        while row[best] > limit and best < row.size - 1:
-            best += 1
-        block_end = min((best // TIE_BLOCK + 1) * TIE_BLOCK, row.size)
-        for k in range(best + 1, block_end):
-            if row[k] <= limit:
-                best = k
+        # Neither loop has a branch: vectors over all labels take less time than a search whose end
+        # the processor cannot foresee.  NaN is no larger than the limit.
+        place = np.float32(label_count - 1)
+        for k in range(label_count):
+            place = minimum(place, np.float32(label_count if row[k] > limit else k))
+        best = int(place)
+        begin = best // TIE_BLOCK * TIE_BLOCK
+        if begin + TIE_BLOCK <= label_count:
+            for k in range(TIE_BLOCK):
+                best = begin + k if row[begin + k] <= limit else best
+        else:
+            for k in range(begin, label_count):
+                best = k if row[k] <= limit else best
         label_map[i] = best
 
 

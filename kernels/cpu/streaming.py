@@ -10,6 +10,12 @@ import numpy as np
 
 from . import direct, winograd
 
+BAND_ROWS = 24
+"""Rows of a network's output, at least, per band: bands recompute their overlap."""
+
+# Rows of a network's output, about, that exist at a time where not all of it has to.
+_PASS_ROWS = 200
+
 _FEW_ROWS = 10
 """Rows that go through a whole network at a time, at least.
 
@@ -30,6 +36,11 @@ def whole_tiles(weights: Sequence[np.ndarray]) -> int:
     """The least number of rows that are whole tiles in every layer."""
     sides = (algorithm_of(x).tile_side((*x.shape[2:], *x.shape[1::-1])) for x in weights)
     return math.lcm(*sides)
+
+
+def passes(height: int, threads: int) -> int:
+    """In how many parts to compute ``height`` rows, each with bands enough for the threads."""
+    return max(round(height / max(_PASS_ROWS, BAND_ROWS * threads)), 1)
 
 
 def rows_at_a_time(weights: Sequence[np.ndarray]) -> int:

@@ -35,6 +35,10 @@ __all__ = ["ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", 
 TILES = 2
 LINE_BYTES = 64
 
+# Messages of so many labels take long enough to hide what comes from memory (`fetch`).  Those of
+# fewer, and those in fixed point, are too short: fetching takes longer than waiting.
+HIDING_LABELS = 24
+
 # Nodes that are fetched from memory ahead of the one that is brought by a walk.
 AHEAD = 4
 # Nodes that are fetched ahead of those that are handed over.
@@ -81,6 +85,7 @@ class ChainBlock(NamedTuple):
     limit: Any  # of what is handed over in fixed point ...
     highest: Any  # ... as one number
     fixed: bool  # whether the numbers are fixed point
+    hides: bool  # whether messages hide what comes from memory
 
 
 class Scratch(NamedTuple):
@@ -212,8 +217,8 @@ def exchange(
 ) -> None:
     """out = f + (F - costs) (docs/model.md 6.2) at a node; costs, minorant: (K, lanes).
 
-    low: the minima of F, which are also at the pointer ``lows``.  In fixed point the unary costs at
-    the pixel ``soon`` are fetched meanwhile; else `fetch` has done so.
+    low: the minima of F, which are also at the pointer ``lows``.  Unless `fetch` has done so, the
+    unary costs at the pixel ``soon`` are fetched meanwhile.
     """
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
@@ -230,7 +235,7 @@ def exchange(
     ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
-        if block.fixed:
+        if not block.hides:
             prefetch_tile(advance(f, k + ahead), step, last)
         near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
         far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)

@@ -39,6 +39,7 @@ class DeviceArray:
 
     memory: _Memory
     shape: tuple[int, ...]
+    first: int = 0  # the element of the memory that it begins with
 
     @property
     def dtype(self) -> np.dtype:
@@ -56,9 +57,21 @@ class DeviceArray:
         return math.prod(self.shape)
 
     @property
+    def flat(self) -> Any:
+        """The memory that the array takes, with one axis."""
+        memory = self.memory.flat
+        return memory if self.size == memory.size else memory[self.first : self.first + self.size]
+
+    @property
     def native(self) -> Any:
         """The array as kernels take it."""
-        return self.memory.flat.reshape(self.shape)
+        return self.flat.reshape(self.shape)
+
+    def __getitem__(self, rows: slice) -> DeviceArray:
+        """Some rows, in the same memory."""
+        begin, end, _ = rows.indices(self.shape[0])
+        shape = (max(end - begin, 0), *self.shape[1:])
+        return DeviceArray(self.memory, shape, self.first + begin * math.prod(shape[1:]))
 
     def reshape(self, *shape: int) -> DeviceArray:
         """The same elements in another shape; one -1 is filled in, as in NumPy."""
@@ -66,7 +79,7 @@ class DeviceArray:
         full = tuple(n if n >= 0 else self.size // max(known, 1) for n in shape)
         if math.prod(full) != self.size:
             raise ValueError(f"cannot reshape {self.shape} to {shape}")
-        return DeviceArray(self.memory, full)
+        return DeviceArray(self.memory, full, self.first)
 
 
 # ---------------------------------------------------------------- devices
@@ -188,7 +201,7 @@ def to_host(array: Any) -> Any:
         return array
     if not array.size:
         return np.empty(array.shape, array.dtype)
-    return array.memory.device.download(array.memory.flat).reshape(array.shape)
+    return array.memory.device.download(array.flat).reshape(array.shape)
 
 
 def synchronize() -> None:

@@ -16,18 +16,19 @@ def correlation_forward(
     left_features: Array,
     right_features: Array,
     label_range: LabelRange,
+    costs: Array | None = None,
     softmax: str = "left",
     kept: list[Array] | None = None,
 ) -> Array:
     """Matching costs ``f = -softmax_k <left(x), right(x - d_k)>``, (H, W, K) in [-1, 0].
 
-    ``kept`` receives what `softmax_backward` needs beside them.
+    ``costs`` receives them, if given, and ``kept`` what `softmax_backward` needs beside them.
     """
-    disparities = label_range.disparities
+    views, disparities = (left_features, right_features), label_range.disparities
     if softmax == "left":
-        return backend.correlation_forward(left_features, right_features, disparities)
+        return backend.correlation_forward(*views, disparities, costs)
     log_sums = backend.empty(left_features.shape[:2], left_features.dtype)
-    costs = backend.correlation_forward(left_features, right_features, disparities, log_sums)
+    costs = backend.correlation_forward(*views, disparities, costs, log_sums)
     of_right = backend.mutual_forward(costs, log_sums, right_features.shape[1], disparities)
     if kept is not None:
         kept += [log_sums, of_right]

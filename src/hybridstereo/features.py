@@ -147,7 +147,7 @@ def network_forward(
     """
     if keep is None:
         parameters = [(layer.weight, layer.bias) for layer in layers]
-        return backend.network_forward(network_in, parameters, activate_last=activate_last)
+        return backend.network_forward([network_in], parameters, activate_last=activate_last)[0]
     keep.append(network_in)
     for index, layer in enumerate(layers):
         activate = activate_last or index < len(layers) - 1
@@ -193,6 +193,24 @@ def features_forward(
 ) -> np.ndarray:
     """The Unary-CNN, tanh after every layer, also the last: (H+2p, W+2p, 3) -> (H, W, C)."""
     return network_forward(backend, network_in, layers, True, keep)
+
+
+def features_of_views(
+    backend: Backend,
+    network_ins: Sequence[np.ndarray],
+    layers: Sequence[ConvLayer],
+    rows: tuple[int, int],
+) -> list[np.ndarray]:
+    """`features_forward` of several views at once, of one of their `feature_bands` only."""
+    parameters = [(layer.weight, layer.bias) for layer in layers]
+    return backend.network_forward(network_ins, parameters, activate_last=True, rows=rows)
+
+
+def feature_bands(
+    backend: Backend, height: int, layers: Sequence[ConvLayer]
+) -> list[tuple[int, int]]:
+    """Rows (first, last + 1) whose features can be computed, used and forgotten one by one."""
+    return backend.network_bands(height, [layer.weight for layer in layers])
 
 
 def features_backward(

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 
 from .errors import OutOfMemoryError
 from .features import ConvLayer
-from .kernels import Backend, chain_scratch, max_threads, network_scratch, reusable_memory
+from .kernels import (
+    Backend,
+    chain_scratch,
+    max_threads,
+    network_passes,
+    network_scratch,
+    reusable_memory,
+)
 from .labels import LabelRange
 from .model import StereoModel
 from .system import available_memory, format_bytes, resident_memory
@@ -40,8 +47,8 @@ _SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
 # What the C library keeps of small arrays that were freed, at most; large ones it gives back.
 _KEPT_BY_LIBRARY = 64 << 20
-# The kernels keep up to an eighth more than they need at most (`kernels/cpu/buffers.py`).
-_KEPT_BY_KERNELS = 1.0625
+# The kernels keep up to a sixteenth more than they need at most (`kernels/cpu/buffers.py`).
+_KEPT_BY_KERNELS = 1.03
 
 
 def inference_memory(
@@ -57,10 +64,10 @@ def inference_memory(
 ) -> int:
     """Bytes that `Stereo.match` needs at its peak, on top of the interpreter and the images.
 
-    The peak is the largest of three: while the networks run, the features of both views and what
-    the threads work with; during the correlation, the features and the volumes of costs, one for
-    every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and the
-    chains that the threads work on.  The costs of a second view are one volume more.  In half
+    The peak is the larger of two: while the networks run and their features are correlated, the
+    features of some rows of both views, what the threads work with and the volumes of costs, one
+    for every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and
+    the chains that the threads work on.  The costs of a second view are one volume more.  In half
     precision the working costs lie in the memory of the costs.
 
     Parameters
@@ -79,22 +86,20 @@ def inference_memory(
     threads = max_threads() if threads is None else threads
     pixels = height * width
     right_width = width if right_width is None else right_width
-    features, right_features = (
-        _FLOAT * height * columns * int(model.unary[-1].weight.shape[0])
-        for columns in (width, right_width)
-    )
+    band = -(-height // network_passes(height, threads))
+    channels = int(model.unary[-1].weight.shape[0])
+    features = _FLOAT * band * (width + right_width) * channels
     volumes = _volumes(model, height, width, label_count)
-    both = features + right_features
-    inputs = _NETWORK_INPUT * height * max(width, right_width)
-    network = both + inputs + threads * _scratch(model.unary, max(width, right_width))
-    most = both + views * sum(volumes)
-    needs = [network, most + _MAPS * pixels]
+    inputs = _NETWORK_INPUT * height * (width + right_width)
+    network = inputs + threads * _scratch(model.unary, max(width, right_width))
+    most = features + views * sum(volumes)
+    needs = [most + max(network, _MAPS * pixels)]
     if method == "crf":
         normalising = _NORMALISING * pixels if model.pairwise else 0
         working = threads * _scratch(model.pairwise, width)
         needs.append(most + _MAPS * pixels + max(normalising, working))
         solving = most
-        # Else the working costs take the place of a view's features.
+        # Else the working costs take the place of the features.
         in_place = precision == "half"
         if not in_place and (volumes[0] > features or len(volumes) > 1 or views > 1):
             solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))

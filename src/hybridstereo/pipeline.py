@@ -24,7 +24,8 @@ from .faults import find_fault
 from .features import (
     Statistics,
     Window,
-    features_forward,
+    feature_bands,
+    features_of_views,
     network_input,
     pad,
     padding_of,
@@ -160,17 +161,33 @@ class Pipeline:
                 backend.to_device(network_input(image, layers, of_view, window))
                 for image, of_view, window in zip(images, stats, windows, strict=True)
             ]
+        costs: dict[View, Array] = {}
+        for view, of_view in labels.items():
+            shape = *images[VIEWS.index(view)].shape[:2], of_view.count
+            costs[view] = backend.empty(shape, inputs[0].dtype)
+        # Row by row costs depend on features of that row only, so these never exist all at once.
+        for rows in feature_bands(backend, images[0].shape[0], layers):
+            self._costs_of_rows(inputs, labels, rows, costs, clock)
+        return costs
+
+    def _costs_of_rows(
+        self,
+        inputs: Sequence[Array],
+        labels: Mapping[View, LabelRange],
+        rows: tuple[int, int],
+        costs: Mapping[View, Array],
+        clock: StageClock,
+    ) -> None:
+        """Some rows of the ``costs`` (H, W, K) of each view from both views' network inputs."""
+        backend = self._backend
         with clock.stage("unary_cnn"):
-            # Popped, so that an input is freed as soon as its features exist.
-            left, right = [features_forward(backend, inputs.pop(0), layers) for _ in range(2)]
+            left, right = features_of_views(backend, inputs, self._model.unary, rows)
         own_first = {"left": (left, right), "right": (right, left)}
         with clock.stage("correlation"):
-            return {
-                view: correlation_forward(
-                    backend, *own_first[view], of_view, self._model.config.softmax
-                )
-                for view, of_view in labels.items()
-            }
+            softmax = self._model.config.softmax
+            for view, of_view in labels.items():
+                part = costs[view][slice(*rows)]
+                correlation_forward(backend, *own_first[view], of_view, part, softmax)
 
     def _views(
         self,

@@ -319,11 +319,13 @@ class Stereo:
                 images = reduced(left_image, scale), reduced(right_image, scale)
             searched = label_range.reduced(scale)
         tiles = self._tiles(images[0], searched, options, max_memory, volumes, warm)
-        if on_progress is not None:
-            shares = shares_of_work(self.model, tiles, searched.count, options, on_progress)
-            clock.listen(shares.begin_stage)
-            on_tile = shares.telling_tiles(on_tile)
         with kernels.limited_threads(self.threads), opencv_threads(self.threads):
+            if on_progress is not None:
+                shares = shares_of_work(
+                    self.model, tiles, searched.count, options, on_progress, self.backend
+                )
+                clock.listen(shares.begin_stage)
+                on_tile = shares.telling_tiles(on_tile)
             result = self._pipeline.match(
                 images, searched, options, tiles, volumes, clock, on_tile, warm
             )

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
-from .features import ConvLayer
+from .features import ConvLayer, feature_bands
+from .kernels import Backend
 from .model import StereoModel
 from .options import MatchOptions
 from .tiles import ImageTile, OnTile
@@ -22,6 +23,7 @@ OnProgress = Callable[[float, float], None]
 # it, and of a pyramid's sum; and per pixel of normalising a view.
 _PRODUCT, _SCORE, _ITERATION, _READ_OUT, _SUM, _INPUT = 0.014, 6.0, 2.6, 2.2, 0.6, 60.0
 _FOR_EACH_VIEW = ("contrast", "pairwise_cnn", "crf", "argmax")  # the others are for both at once
+_FOR_EACH_BAND = ("unary_cnn", "correlation")  # of rows, in turns
 
 
 def stage_work(
@@ -85,22 +87,12 @@ class WorkShares:
     on_progress
         Called when a stage begins.
     tiles
-        The work of each stage of each tile.
-    views
-        How many views a tile is computed for: some stages come once for each.
+        For each tile the work of each stage, once for every time that it comes.
     """
 
-    def __init__(
-        self, on_progress: OnProgress, tiles: Iterable[dict[str, float]], views: int = 1
-    ) -> None:
+    def __init__(self, on_progress: OnProgress, tiles: Iterable[dict[str, list[float]]]) -> None:
         self._on_progress = on_progress
-        self._tiles = [
-            {
-                name: [work / views] * views if name in _FOR_EACH_VIEW else [work]
-                for name, work in tile.items()
-            }
-            for tile in tiles
-        ]
+        self._tiles = [{name: list(pieces) for name, pieces in tile.items()} for tile in tiles]
         self._all = sum(map(_left, self._tiles))
         self._done = 0.0
         self._working = 0.0
@@ -131,6 +123,7 @@ def shares_of_work(
     label_count: int,
     options: MatchOptions,
     on_progress: OnProgress,
+    backend: Backend,
 ) -> WorkShares:
     """The shares of a map, or of both views' maps, that is computed in these tiles.
 
@@ -142,13 +135,22 @@ def shares_of_work(
         Of what.
     on_progress
         Called when a stage begins.
+    backend
+        Where, with the threads of the moment.
     """
     method, iterations = cast(str, options.method), cast(int, options.iterations)
     views = len(options.views)
     # Tiles are of one view; without them the features of both views are computed once.
     at_once, passes = (1, views) if len(tiles) > 1 else (views, 1)
-    work = [stage_work(model, tile, label_count, method, iterations, at_once) for tile in tiles]
-    return WorkShares(on_progress, passes * work, at_once)
+    pieces = []
+    for tile in tiles:
+        bands = len(feature_bands(backend, tile.rows.length, model.unary))
+        times = {**dict.fromkeys(_FOR_EACH_VIEW, at_once), **dict.fromkeys(_FOR_EACH_BAND, bands)}
+        work = stage_work(model, tile, label_count, method, iterations, at_once)
+        pieces.append(
+            {name: times.get(name, 1) * [x / times.get(name, 1)] for name, x in work.items()}
+        )
+    return WorkShares(on_progress, passes * pieces)
 
 
 def _left(pieces: dict[str, list[float]]) -> float:

@@ -131,10 +131,10 @@ def test_network_equals_layers(rng, shapes, size, activate_last):
     for i, (weight, bias) in enumerate(layers):
         activate = activate_last or i < len(layers) - 1
         expected = conv_cpu.conv_forward(expected, weight, bias, activate)
-    y = conv_cpu.network_forward(x, layers, activate_last)
+    y = conv_cpu.network_forward([x], layers, activate_last)[0]
     assert y.shape == (*size, shapes[-1][0][0])
     assert_close(y, expected, 30)
-    np.testing.assert_array_equal(conv_cpu.network_forward(x, layers, activate_last), y)
+    np.testing.assert_array_equal(conv_cpu.network_forward([x], layers, activate_last)[0], y)
 
 
 # Layers with and without tiles, in an order that moves their grids against each other.
@@ -153,11 +153,29 @@ def test_network_has_the_same_bits_in_any_bands(rng, monkeypatch, shapes, height
     layers = network(rng, shapes)
     consumed = sum(shape[2] - 1 for shape, _ in shapes)
     x = rng.standard_normal((height + consumed, 11 + consumed, 3)).astype(np.float32)
-    whole = conv_cpu.network_forward(x, layers, True)
+    whole = conv_cpu.network_forward([x], layers, True)[0]
     monkeypatch.setattr(conv_cpu, "get_num_threads", lambda: 1000)
     for rows in (3, 6, 9, 33):
-        monkeypatch.setattr(conv_cpu, "_BAND_ROWS", rows)
-        np.testing.assert_array_equal(conv_cpu.network_forward(x, layers, True), whole)
+        monkeypatch.setattr(conv_cpu, "BAND_ROWS", rows)
+        np.testing.assert_array_equal(conv_cpu.network_forward([x], layers, True)[0], whole)
+
+
+@pytest.mark.parametrize("height", [1, 9, 430])
+@pytest.mark.parametrize("shapes", [UNARY, MIXED], ids=["unary", "mixed"])
+def test_several_images_in_bands_of_rows_have_the_same_bits(rng, shapes, height):
+    layers = network(rng, shapes)
+    consumed = sum(shape[2] - 1 for shape, _ in shapes)
+    images = [
+        rng.standard_normal((height + consumed, width + consumed, 3)).astype(np.float32)
+        for width in (11, 7)
+    ]
+    bands = conv_cpu.network_bands(height, [weight for weight, _ in layers])
+    assert [first for first, _ in bands] == [0, *(last for _, last in bands[:-1])]
+    assert bands[-1][1] == height
+    parts = [conv_cpu.network_forward(images, layers, True, rows) for rows in bands]
+    for i, image in enumerate(images):
+        whole = conv_cpu.network_forward([image], layers, True)[0]
+        np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole)
 
 
 def test_network_in_float64(rng):
@@ -166,7 +184,7 @@ def test_network_in_float64(rng):
     expected = x
     for weight, bias in layers:
         expected = conv_cpu.conv_forward(expected, weight, bias, True)
-    assert_close(conv_cpu.network_forward(x, layers, True), expected, 30)
+    assert_close(conv_cpu.network_forward([x], layers, True)[0], expected, 30)
 
 
 # ---------------------------------------------------------------- derivatives

@@ -102,8 +102,8 @@ def test_network_equals_the_cpu(rng):
     x = rng.standard_normal((9, 14, 3)).astype(np.float32)
     for activate_last in (True, False):
         with cuda_emulator.emulated(timing=False, counters=False):
-            found = cudalib.to_host(conv_cuda.network_forward(x, layers, activate_last))
-        assert_close(found, conv_cpu.network_forward(x, layers, activate_last), 40)
+            found = cudalib.to_host(conv_cuda.network_forward([x], layers, activate_last)[0])
+        assert_close(found, conv_cpu.network_forward([x], layers, activate_last)[0], 40)
 
 
 def test_saturated_and_tiny_activations(rng):

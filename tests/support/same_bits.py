@@ -89,7 +89,7 @@ def operation_cases() -> dict[str, Case]:
             cpu.conv_forward(image, first, bias, True), cpu.conv_forward(x, later, None, False)
         ],
         "network_forward": lambda: cpu.network_forward(
-            image, [(first, bias), *[(later, bias)] * 6], True
+            [image], [(first, bias), *[(later, bias)] * 6], True
         ),
         "conv_backward": lambda: cpu.conv_backward(y, x, later, y, True),
         "correlation_forward": lambda: [
