@@ -22,7 +22,7 @@ def test_costs_equal_naive(backend, rng, labels):
         "mutual": naive.mutual_cost(scores, labels.disparities, 9),
     }
     for softmax, costs in expected.items():
-        found = correlation_forward(backend, left, right, labels, softmax)
+        found = correlation_forward(backend, left, right, labels, None, softmax)
         np.testing.assert_allclose(found, costs, atol=2e-6)
 
 
@@ -33,10 +33,12 @@ def test_the_way_back_is_the_derivative(backend, rng, labels, softmax):
     dcosts = rng.standard_normal((2, 9, labels.count))
 
     def loss() -> float:
-        return float((dcosts * correlation_forward(backend, left, right, labels, softmax)).sum())
+        return float(
+            (dcosts * correlation_forward(backend, left, right, labels, None, softmax)).sum()
+        )
 
     kept = []
-    costs = correlation_forward(backend, left, right, labels, softmax, kept)
+    costs = correlation_forward(backend, left, right, labels, None, softmax, kept)
     dscores = softmax_backward(backend, costs, dcosts, labels, kept)
     dleft, dright = correlation_backward(backend, dscores, left, right, labels)
     views, gradients = {"left": left, "right": right}, {"left": dleft, "right": dright}

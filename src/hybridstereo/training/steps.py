@@ -90,7 +90,9 @@ class _LevelPass:
             network_in = backend.to_device(network_input(image, layers, stats, window))
             features_forward(backend, network_in, layers, kept)
         self._sums: list[Array] = []
-        self.costs = correlation_forward(backend, *self._features, label_range, softmax, self._sums)
+        self.costs = correlation_forward(
+            backend, *self._features, label_range, softmax=softmax, kept=self._sums
+        )
 
     @property
     def _features(self) -> tuple[Array, Array]:
