@@ -102,8 +102,8 @@ def _correlation_kernel(dtype: str, chunk: int, vector: bool) -> cudalib.Kernel:
         ", ".join(["int32"] * 8)), threads=_THREADS)  # fmt: skip
     def correlate(
         left: Any, right: Any, offsets: Any, fractions: Any, firsts: Any, volume: Any,
-        log_sums: Any, width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any, highest: Any,
-        advance: Any, keep: Any,
+        log_sums: Any, width: Any, other_width: Any, channels: Any, label_count: Any, chunks: Any,
+        highest: Any, advance: Any, keep: Any,
     ) -> None:  # fmt: skip
         # left: (H, W, C); right: (H, other_width, C); offsets, fractions: (K,), see
         # `label_positions`; volume: (H, W, K); firsts: (chunks + 1,), the first label of each chunk
