@@ -54,31 +54,33 @@ def _warp_max(value: Any) -> Any:
 # ---------------------------------------------------------------- sums over a right pixel's matches
 
 
-@kernel_family(("float32", False), ("float32", True), ("float64", False), ("float64", True))
-def _match_kernel(dtype: str, backward: bool) -> Kernel:
+@kernel_family(("float32", False, 1), ("float32", False, 2), ("float32", True, 1),
+               ("float32", True, 2), ("float64", False, 1), ("float64", True, 1))  # fmt: skip
+def _match_kernel(dtype: str, backward: bool, together: int) -> Kernel:
     """Sums of a right pixel's matches; grid: (segments of right pixels, rows).
 
-    Forward of what the right softmax divides by, backward of half of ``f df``.
+    Forward of what the right softmax divides by, backward of half of ``f df``.  ``together`` is the
+    most labels that match the same pixel.
     """
     real = getattr(numba, dtype)
     array = f"{dtype}[::1]"
 
-    @kernel(f"{array}, {array}, {array}, int32[::1], {array}, {array}, int32, int32, int32, int32",
+    @kernel(f"{array}, {array}, {array}, int32[::1], {array}, {array}, int32, int32, int32",
             _WARPS * _WARP)  # fmt: skip
     def add_matches(
         f: Any, other: Any, largest: Any, nearest: Any, sums: Any, factors: Any,
-        width: Any, right_width: Any, label_count: Any, together: Any,
+        width: Any, right_width: Any, label_count: Any,
     ) -> None:  # fmt: skip
         # f: (H, W, K); other: forward log_sums (H, W), backward df (H, W, K); largest: (H,), that
         # of a row of log_sums; nearest: (K,), descending; sums: (H, V), forward of them the
-        # logarithms; factors: (H, V), forward 1 / sqrt(sum); together: the most labels that
-        # match the same pixel.
+        # logarithms; factors: (H, V), forward 1 / sqrt(sum).
         shared = cuda.shared.array(_SUMS, real)
         values = cuda.local.array(_AHEAD, real)
         thread = int32(cuda.threadIdx.x)
         threads = int32(cuda.blockDim.x)
         lane = int32(thread % _WARP)
         own = int32(thread // _WARP * _SEGMENT)
+        own_turn = uint32(lane % together)
         row = int32(cuda.blockIdx.y)
         first_right = int32(cuda.blockIdx.x * _SEGMENT)
         here = int32(min(right_width - first_right, _SEGMENT))
@@ -89,48 +91,50 @@ def _match_kernel(dtype: str, backward: bool) -> Kernel:
             shared[i] = real(0)
         cuda.syncthreads()
 
-        # Labels ``together`` apart match different pixels, so that lanes never share one.
-        for part in range(together):
-            begin = int32((thread - lane) * together + part)
-            for low_label in range(begin, label_count, int32(threads * together)):
-                high_label = int32(min(low_label + (_WARP - 1) * together, label_count - 1))
-                # The left pixels of which one of these labels matches a right pixel of the block.
-                first = int32(max(first_right - nearest[low_label], 0))
-                last = int32(min(first_right + here - nearest[high_label], width))
-                # Those of them that this lane's label matches with one.
-                k = int32(low_label + lane * together)
-                low, high, shift = last, first, int32(0)
-                if k < label_count:
-                    shift = int32(nearest[k] - first_right)
-                    low, high = int32(max(first, -shift)), int32(min(last, here - shift))
-                at = uint32((row * width + first) * label_count + k)
-                place = int32(own + first + shift)
-                share = real(0)
-                x = first
-                while x < last:
-                    if not backward and x + lane < last:
-                        # A lane for each of the next left pixels.
-                        near = other[uint32(row * width + x + lane)] - top
-                        share = -exp(max(near, real(_FURTHEST)))
-                    turn = uint32(0)
-                    while turn < _WARP and x < last:
-                        for j in range(_AHEAD):
-                            values[j] = real(0)
-                            if low <= x + j < high:
-                                values[j] = f[uint32(at + j * label_count)]
-                                if backward:
-                                    values[j] *= other[uint32(at + j * label_count)]
-                        for j in range(_AHEAD):
-                            weight = real(0.5)
-                            if not backward:
-                                weight = cuda.shfl_sync(_ALL_LANES, share, uint32(turn + j))
-                            if low <= x + j < high:
+        low_label = int32(thread - lane)
+        while low_label < label_count:
+            high_label = int32(min(low_label + _WARP, label_count) - 1)
+            # The left pixels of which one of these labels matches a right pixel of the block.
+            first = int32(max(first_right - nearest[low_label], 0))
+            last = int32(min(first_right + here - nearest[high_label], width))
+            # Those of them that this lane's label matches with one.
+            k = int32(low_label + lane)
+            low, high, shift = last, first, int32(0)
+            if k < label_count:
+                shift = int32(nearest[k] - first_right)
+                low, high = int32(max(first, -shift)), int32(min(last, here - shift))
+            at = uint32((row * width + first) * label_count + k)
+            place = int32(own + first + shift)
+            share = real(0)
+            x = first
+            while x < last:
+                if not backward and x + lane < last:
+                    # A lane for each of the next left pixels.
+                    near = other[uint32(row * width + x + lane)] - top
+                    share = -exp(max(near, real(_FURTHEST)))
+                pixel = uint32(0)
+                while pixel < _WARP and x < last:
+                    for j in range(_AHEAD):
+                        values[j] = real(0)
+                        if low <= x + j < high:
+                            values[j] = f[uint32(at + j * label_count)]
+                            if backward:
+                                values[j] *= other[uint32(at + j * label_count)]
+                    for j in range(_AHEAD):
+                        weight = real(0.5)
+                        if not backward:
+                            weight = cuda.shfl_sync(_ALL_LANES, share, uint32(pixel + j))
+                        # Labels ``together`` apart match different pixels: lanes that add at the
+                        # same time never share one.
+                        for turn in range(together):
+                            if low <= x + j < high and turn == own_turn:
                                 shared[uint32(place + j)] += weight * values[j]
                             cuda.syncwarp()
-                        turn = uint32(turn + _AHEAD)
-                        x = int32(x + _AHEAD)
-                        at = uint32(at + _AHEAD * label_count)
-                        place = int32(place + _AHEAD)
+                    pixel = uint32(pixel + _AHEAD)
+                    x = int32(x + _AHEAD)
+                    at = uint32(at + _AHEAD * label_count)
+                    place = int32(place + _AHEAD)
+            low_label = int32(low_label + threads)
         cuda.syncthreads()
 
         for r in range(thread, here, threads):
@@ -153,12 +157,12 @@ def _add_matches(f: Any, other: Any, largest: Any, sums: Any, factors: Any, near
     """Launch `_match_kernel`; sums (H, V)."""
     height, width, label_count = f.shape
     right_width = sums.shape[1]
-    warps = min(blocks_for(label_count, together * _WARP), _WARPS)
+    warps = min(blocks_for(label_count, _WARP), _WARPS)
     launch(
-        _match_kernel(f.dtype.name, backward),
+        _match_kernel(f.dtype.name, backward, together),
         (blocks_for(right_width, _SEGMENT), height), warps * _WARP,
         f.reshape(-1), other.reshape(-1), largest, nearest, sums.reshape(-1), factors.reshape(-1),
-        width, right_width, label_count, together,
+        width, right_width, label_count,
     )  # fmt: skip
 
 

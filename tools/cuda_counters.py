@@ -73,6 +73,10 @@ def training_launches() -> Launches:
         ds = b.softmax_backward(volume, gradients.df)
         b.scores_backward(ds, *(0.1 * random_array(height, width, CHANNELS) for _ in range(2)),
                           np.arange(LABELS))  # fmt: skip
+        matched, log_sums = b.to_device(volume), b.to_device(random_array(height, width))
+        for disparities in (np.arange(LABELS), 0.5 * np.arange(LABELS)):
+            right_log_sums = b.mutual_forward(matched, log_sums, width, disparities)
+            b.mutual_backward(matched, gradients.df, log_sums, right_log_sums, disparities)
         size = -(-height // 2), -(-width // 2), LABELS // 2 + 1
         fine, coarse = b.to_device(volume), b.to_device(random_array(*size))
         b.upsample_forward(fine, coarse, 0.5, False)

@@ -30,7 +30,7 @@ def costs_of(backend, left, right, disparities):
 
 
 @pytest.mark.parametrize("disparities", RANGES.values(), ids=RANGES.keys())
-@pytest.mark.parametrize(("width", "other"), [(1, 1), (37, 37), (5, 41), (41, 6)])
+@pytest.mark.parametrize(("width", "other"), [(1, 1), (37, 37), (5, 41), (41, 6), (7, 9)])
 def test_costs_equal_naive(backend, rng, disparities, width, other):
     left = rng.standard_normal((2, width, 6)).astype(np.float32)
     right = rng.standard_normal((2, other, 6)).astype(np.float32)
@@ -78,9 +78,10 @@ def test_gradient(rng, disparities):
 
 
 @pytest.mark.parametrize("disparities", [np.arange(8.0), np.arange(9) * 0.5])
-def test_gradient_is_the_same_everywhere(backend, rng, disparities):
-    left, right = rng.standard_normal((2, 3, 40, 6)).astype(np.float32)
-    df = rng.standard_normal((3, 40, disparities.size)).astype(np.float32)
+@pytest.mark.parametrize("shape", [(3, 40, 6), (1, 14, 6)], ids=str)
+def test_gradient_is_the_same_everywhere(backend, rng, shape, disparities):
+    left, right = rng.standard_normal((2, *shape)).astype(np.float32)
+    df = rng.standard_normal((*shape[:2], disparities.size)).astype(np.float32)
     kept = costs_of(backend, left, right, disparities)
     ds = backend.mutual_backward(kept[0], df, *kept[1:], disparities)
     exact = [x.astype(np.float64) for x in (left, right, df)]
