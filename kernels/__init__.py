@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache, wraps
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "Array",
     "Backend",
     "DeviceUnavailableError",
+    "bound_backend",
     "chain_scratch",
     "cuda_backend",
     "explain_choice",
@@ -63,6 +64,11 @@ def _one_call(item_count: int) -> int:
     return 1
 
 
+# While one pair is computed, the images of another go up and its map comes down, and small kernels
+# of one fill what those of the other leave free.  Each more would take volumes of its own.
+_CUDA_QUEUES = 2
+
+
 @cache
 def _cpu() -> Backend:
     from .cpu import buffers
@@ -77,6 +83,8 @@ def _cpu() -> Backend:
         "free_memory": _nothing,
         "side_by_side": side_by_side,
         "calls_at_once": calls_at_once,
+        "queues": 1,
+        "own_queue": nullcontext,
     }
     return build("cpu", runtime)
 
@@ -95,6 +103,8 @@ def cuda_backend(name: str) -> Backend:
         "free_memory": cudalib.free_memory,
         "side_by_side": _one_by_one,
         "calls_at_once": _one_call,
+        "queues": _CUDA_QUEUES,
+        "own_queue": cudalib.own_queue,
     }
     return build("cuda", runtime)
 
@@ -113,21 +123,21 @@ def _gpu(index: int) -> Backend:
         )
     device = cudalib.open_device(index)
     cudalib.set_current(device)
-    return _bound_backend(device)
+    return bound_backend(device)
 
 
 @cache
-def _bound_backend(device: Any) -> Backend:
-    """The CUDA operations on one GPU, which every call makes the current device.
+def bound_backend(device: Any) -> Backend:
+    """The CUDA operations on one GPU, which every call makes the current device of its thread.
 
-    So the arrays of several GPUs can be used in turn.
+    So the arrays of several GPUs can be used in turn, and from any thread.
     """
     from .cuda import cudalib
 
     def bound(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
-            cudalib.set_current(device)
+            cudalib.work_on(device)
             return function(*arguments, **named)
 
         return call

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
@@ -68,6 +69,17 @@ class Runtime(Protocol):
 
     def calls_at_once(self, item_count: int) -> int:
         """How many of ``item_count`` calls `side_by_side` makes concurrently."""
+
+    @property
+    def queues(self) -> int:
+        """How many threads gain from an `own_queue` at the same time; 1 on the CPU."""
+
+    def own_queue(self) -> AbstractContextManager[None]:
+        """Queue the work of this thread apart from that of others, inside the block.
+
+        Arrays made inside are for this thread; those from outside must not be written.  On the CPU
+        nothing is queued.
+        """
 
 
 class Backend(Runtime, Protocol):

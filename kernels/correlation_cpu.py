@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import log
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import prange
 
-from .cpu import buffers, simd
+from .cpu import buffers, correlation_gradient, simd
 from .cpu.jit import compiled, part
 from .cpu.pointers import advance, pointer_to, restrict_arguments
 from .cpu.products import BLOCK_ROWS, BLOCK_VECTORS, TILE_ROWS, block_of_three
@@ -24,11 +24,6 @@ from .cpu.simd import minimum
 from .cpu.vectors import numbers_per_vector
 from .cpu.workers import run_tiles
 from .label_positions import LabelPositions, label_positions
-
-# Pixels per block of the backward pass.  The product has (block + range) columns, of which `range`
-# are useful: long blocks waste arithmetic, short ones BLAS efficiency.
-_BLOCK = 64
-
 
 # In the forward pass the other row is stored from right to left, so that labels, whose positions
 # move to the left, read it in ascending order.  ``products`` points to the product of a pixel with
@@ -278,78 +273,6 @@ def softmax_backward(f: np.ndarray, df: np.ndarray) -> np.ndarray:
     return ds
 
 
-class _Block(NamedTuple):
-    """Neighbouring pixels of a left row and the band of the right row that their labels see."""
-
-    x: slice
-    band: slice
-
-
-def _blocks(width: int, positions: LabelPositions) -> list[_Block]:
-    """The blocks of a row, from left to right; a band may be empty."""
-    blocks = []
-    for x in range(0, width, _BLOCK):
-        end = min(x + _BLOCK, width)
-        band_begin = min(max(x + positions.lowest, 0), width)
-        band_end = max(min(end + positions.highest, width), band_begin)
-        blocks.append(_Block(slice(x, end), slice(band_begin, band_end)))
-    return blocks
-
-
-def _band_buffer(width: int, positions: LabelPositions, dtype: Any) -> np.ndarray:
-    """Room for the products of one block with its band."""
-    return np.empty(_BLOCK * min(width, _BLOCK + positions.highest - positions.lowest), dtype)
-
-
-def _band_view(buffer: np.ndarray, block: _Block) -> np.ndarray:
-    """The part of `_band_buffer` that a block needs, as (pixels, band)."""
-    pixels, columns = block.x.stop - block.x.start, block.band.stop - block.band.start
-    return buffer[: pixels * columns].reshape(pixels, columns)
-
-
-@compiled(nogil=True, error_model="numpy")
-def _scatter_band(
-    ds_row: Any,
-    band_start: int,
-    x_start: int,
-    width: int,
-    offsets: Any,
-    fractions: Any,
-    whole: bool,
-    dband: Any,
-) -> None:
-    """dband = dL/d(products of a block with its band).
-
-    ds_row: (W, K) dL/ds; dband: (pixels, B), overwritten, of pixels from ``x_start`` and a band
-    from ``band_start``; the rest: see `LabelPositions`.
-    """
-    label_count = offsets.size
-    for i in range(dband.shape[0]):
-        x = x_start + i
-        gradients = ds_row[x]
-        products = dband[i]
-        for j in range(products.size):
-            products[j] = 0
-        if whole:
-            newest = x + offsets[0]
-            low = min(max(newest - (width - 1), 0), label_count)
-            high = max(min(newest + 1, label_count), low)
-            if high > low:
-                run = products[newest - (high - 1) - band_start :]
-                for j in range(high - low):
-                    run[j] = gradients[high - 1 - j]
-            continue
-        for k in range(label_count):
-            at = x + offsets[k]
-            if 0 <= at < width:
-                if fractions[k] == 0:
-                    products[at - band_start] += gradients[k]
-                elif at + 1 < width:
-                    after = fractions[k] * gradients[k]
-                    products[at - band_start] += gradients[k] - after
-                    products[at + 1 - band_start] += after
-
-
 def scores_backward(
     ds: np.ndarray, left: np.ndarray, right: np.ndarray, disparities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -365,37 +288,19 @@ def scores_backward(
     Returns
     -------
     dleft, dright
-        dL/dleft and dL/dright (H, W, C).
+        dL/dleft (H, W, C) and dL/dright (H, V, C).
     """
-    height, width, channels = left.shape
     positions = label_positions(disparities, left.dtype.type)
-    blocks = _blocks(width, positions)
-    dleft = buffers.empty(left.shape, left.dtype)
-    dright = buffers.empty(right.shape, right.dtype)
+    ds, left, right = (np.ascontiguousarray(array) for array in (ds, left, right))
+    dleft, dright = (buffers.empty(array.shape, array.dtype) for array in (left, right))
+    widths = left.shape[1], right.shape[1]
 
     def worker(rows: Iterator[int]) -> None:
-        buffer = _band_buffer(width, positions, left.dtype)
-        share = np.empty((buffer.size // _BLOCK, channels), left.dtype)
+        scratch = correlation_gradient.band_scratch(widths, left.shape[2], positions, left.dtype)
         for y in rows:
-            dright[y] = 0
-            # The bands of neighbouring blocks overlap, so dright is a sum over the blocks; a row
-            # belongs to one worker, which adds them from left to right.
-            for block in blocks:
-                dband = _band_view(buffer, block)
-                _scatter_band(
-                    ds[y],
-                    block.band.start,
-                    block.x.start,
-                    width,
-                    positions.offsets,
-                    positions.fractions,
-                    positions.whole,
-                    dband,
-                )
-                np.matmul(dband, right[y, block.band], out=dleft[y, block.x])
-                part = share[: dband.shape[1]]
-                np.matmul(dband.T, left[y, block.x], out=part)
-                dright[y, block.band] += part
+            correlation_gradient.row_gradients(
+                ds[y], left[y], right[y], positions, scratch, dleft[y], dright[y]
+            )
 
-    run_tiles(worker, range(height))
+    run_tiles(worker, range(left.shape[0]))
     return dleft, dright

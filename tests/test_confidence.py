@@ -2,9 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import cuda_emulator
 import numpy as np
 import pytest
+from support import cuda_simulator
 
+from hybridstereo import kernels
 from hybridstereo.confidence import (
     KINDS,
     Cues,
@@ -12,7 +15,8 @@ from hybridstereo.confidence import (
     cues_of,
     terms_of,
 )
-from hybridstereo.crf import CrfSolution
+from hybridstereo.crf import CrfSolution, Penalties, solve
+from hybridstereo.edges import EdgeWeights
 from hybridstereo.labels import LabelRange
 from hybridstereo.models.confidence_fits import FITS_FILE, JOINT, read_fits
 from hybridstereo.validity import validity_of
@@ -50,6 +54,23 @@ def test_cues_against_the_definition(backend, monkeypatch, at_once):
         assert values.dtype == np.float32
         np.testing.assert_allclose(values, wanted, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(backend.to_host(solution.minorant), minorant)
+
+
+@pytest.mark.cudasim
+@pytest.mark.skipif(not cuda_emulator.in_simulator(), reason="set NUMBA_ENABLE_CUDASIM=1")
+def test_cues_of_arrays_that_are_on_a_gpu(rng):
+    """From the CRF to the cues, as `infer --confidence` goes; the fixture copies in between."""
+    cuda_simulator.extend_simulator()
+    costs = -rng.random((3, 4, 6)).astype(np.float32)
+    found = []
+    for backend in (kernels.select("cuda"), kernels.select("cpu")):
+        weights = backend.to_device(np.full((3, 4), 0.5, np.float32))
+        edges, penalties = EdgeWeights(weights, weights), Penalties(0.05, 0.2)
+        there = backend.to_device(costs.copy())
+        solution = solve(backend, there, edges, penalties, 2, with_rows=True)
+        found.append(cues_of(backend, solution, 1.0))
+    np.testing.assert_allclose(found[0].margin, found[1].margin, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found[0].row_difference, found[1].row_difference)
 
 
 def test_few_labels_have_no_rival(backend):

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -26,6 +27,8 @@ PTXEMU = Path(__file__).resolve().parents[2] / "shared" / "tools" / "ptxemu.py"
 ARCHITECTURE = (7, 5)
 
 AnyDevice = TypeVar("AnyDevice", bound=cudalib.Device)
+
+_LAUNCHING = threading.Lock()  # the emulator runs one kernel at a time
 
 
 @cache
@@ -71,6 +74,20 @@ def compiled(function: cudalib.Kernel, architecture: tuple[int, int] = ARCHITECT
         return emulator.compile(function.py_func, signature, cc=architecture)
 
 
+def run_kernel(
+    function: cudalib.Kernel,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    arguments: list,
+    **options: Any,
+) -> Any:
+    """Execute a kernel on NumPy arrays; its statistics.  Complains of what the checkers found."""
+    with _LAUNCHING:
+        stats = compiled(function).launch(grid, block, arguments, **options)
+    stats.assert_clean()
+    return stats
+
+
 class EmulatedDevice(cudalib.Device):
     """Runs kernels in the emulator and keeps the statistics of every launch.
 
@@ -82,12 +99,18 @@ class EmulatedDevice(cudalib.Device):
 
     name = "emulated"
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__()
+    def __init__(self, first: EmulatedDevice | None = None, **options: Any) -> None:
+        super().__init__(first)
         self.launches: list[tuple[cudalib.Kernel, Any]] = []
         self.downloads: list[int] = []  # elements of each
         self.uploads: list[np.ndarray] = []
         self._options = options
+
+    def another(self) -> EmulatedDevice:
+        return type(self)(self, **self._options)
+
+    def wait_for(self, other: cudalib.Device) -> None:
+        """All work is done at once."""
 
     def allocate(self, size: int, dtype: np.dtype) -> np.ndarray:
         # NaN, or a large integer: what is read before it is written shows in the results.
@@ -110,8 +133,7 @@ class EmulatedDevice(cudalib.Device):
         block: tuple[int, ...],
         arguments: list,
     ) -> None:
-        stats = compiled(function).launch(grid, block, arguments, **self._options)
-        stats.assert_clean()
+        stats = run_kernel(function, grid, block, arguments, **self._options)
         self.launches.append((function, stats))
 
 

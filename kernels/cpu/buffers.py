@@ -30,6 +30,13 @@ def _aligned_bytes(size: int) -> np.ndarray:
     return memory[first : first + size]
 
 
+def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros that begin with a cache line, for what a worker multiplies again and again."""
+    memory = _aligned_bytes(math.prod(shape) * dtype.itemsize)
+    memory[...] = 0
+    return memory.view(dtype).reshape(shape)
+
+
 class _Lease:
     """A block of memory on loan, returned when the last array that uses it is gone."""
 

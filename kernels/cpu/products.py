@@ -35,8 +35,8 @@ __all__ = [
     "BLOCK_ROWS",
     "BLOCK_VECTORS",
     "TILE_ROWS",
-    "block_of_three", "multiply", "multiply_transposed", "pack", "padded_columns", "size_of_sums",
-    "unpack_sums",
+    "block_of_four", "block_of_three", "block_of_two", "multiply", "multiply_transposed", "pack",
+    "padded_columns", "size_of_sums", "unpack_sums", "vectors_of_next_block",
 ]  # fmt: skip
 
 # A block has 12 sums: enough to hide the latency of the multiply-add, few enough to leave registers
@@ -149,7 +149,7 @@ def _block_of(vectors: int) -> Any:
     return block
 
 
-_block_of_four, block_of_three, _block_of_two = _block_of(4), _block_of(3), _block_of(2)
+block_of_four, block_of_three, block_of_two = _block_of(4), _block_of(3), _block_of(2)
 
 
 # ---------------------------------------------------------------- products
@@ -162,7 +162,7 @@ def padded_columns(columns: int, dtype: np.dtype) -> int:
 
 
 @part_or_python
-def _vectors_of_next_block(left: int) -> int:
+def vectors_of_next_block(left: int) -> int:
     """How many of the vectors, two or more, that are left in a row go into the next block."""
     return 4 if left in (4, 8) else min(left, BLOCK_VECTORS)
 
@@ -171,7 +171,7 @@ def _column_blocks(columns: int, lanes: int) -> list[tuple[int, int]]:
     """First column and vectors of each block of columns."""
     blocks, column = [], 0
     while column < columns:
-        vectors = _vectors_of_next_block((columns - column) // lanes)
+        vectors = vectors_of_next_block((columns - column) // lanes)
         blocks.append((column, vectors))
         column += vectors * lanes
     return blocks
@@ -261,7 +261,7 @@ def _multiply_blocks(
     lanes = vector_lanes(c)
     column, place = 0, 0
     while column < columns:
-        vectors = _vectors_of_next_block((columns - column) // lanes)
+        vectors = vectors_of_next_block((columns - column) // lanes)
         wide = vectors * lanes
         start, line, pitch = (column * depth, wide, columns) if packed else (column, columns, wide)
         for r in range(0, rows, _SUMS // vectors):
@@ -269,8 +269,8 @@ def _multiply_blocks(
             if vectors == BLOCK_VECTORS:
                 block_of_three(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
             elif vectors == 4:
-                _block_of_four(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
+                block_of_four(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
             else:
-                _block_of_two(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
+                block_of_two(a, at, row, step, b, start, line, lanes, depth, c, to, pitch, add)
             place += _SUMS * lanes
         column += wide

@@ -32,6 +32,7 @@ image is ever made.  The functions have the same interface as those of ``direct.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,12 @@ def tile_side(taps: tuple[int, int, int, int]) -> int:
 # ---------------------------------------------------------------- transforms of the kernels
 
 
+@cache
 def _kernel_matrix(side: int) -> np.ndarray:
-    """G, (6, side)."""
+    """G for both axes of a kernel, (36, side * side)."""
     finite = _FACTORS[:, None] * _FINITE[:, None] ** np.arange(side)
-    return np.concatenate([finite, np.eye(side)[-1:]])
+    G = np.concatenate([finite, np.eye(side)[-1:]])
+    return np.kron(G, G)
 
 
 def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
@@ -90,14 +93,13 @@ def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
     G = _kernel_matrix(math.isqrt(len(taps)))
     # NaN and infinity of a model pass in silence, as in all kernels; the stage names them.
     with np.errstate(invalid="ignore"):
-        return (np.kron(G, G) @ taps.astype(np.float64)).astype(np.float32)
+        return (G @ taps.astype(np.float64)).astype(np.float32)
 
 
 def _points_to_kernels(dU: np.ndarray, side: int) -> np.ndarray:
     """G^T dU G of each kernel: (36, N) -> (k * k, N)."""
-    G = _kernel_matrix(side)
     # In the precision of the sums, whose errors are larger than those of 36 more terms.
-    return np.kron(G, G).T.astype(dU.dtype) @ dU
+    return _kernel_matrix(side).T.astype(dU.dtype) @ dU
 
 
 # ---------------------------------------------------------------- transforms of a block of tiles

@@ -13,12 +13,14 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,12 @@ from .devices import (
     empty,
     free_memory,
     launch,
+    own_queue,
     set_current,
     synchronize,
     to_device,
     to_host,
+    work_on,
 )
 
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "kernel_family",
     "launch",
     "open_device",
+    "own_queue",
     "probe",
     "registered_kernels",
     "round_up",
@@ -61,11 +66,15 @@ __all__ = [
     "synchronize",
     "to_device",
     "to_host",
+    "work_on",
 ]
 
 SHARED_BYTES = 48 << 10  # shared memory that a block may use on every GPU
 
 # ---------------------------------------------------------------- kernels
+
+# Names are bound and kernels compiled by one thread at a time: another would find them half bound.
+_COMPILING = threading.RLock()
 
 
 @cache
@@ -153,16 +162,24 @@ class Kernel:
         self.signature = signature
         self.threads = threads
         self.variant = ""  # of a family: the constants it was built from
+        self._compiled: Any = None
 
     @cached_property
     def py_func(self) -> Callable[..., None]:
         """The plain function, ready for the compiler, the simulator or the emulator."""
-        _bind(self._function)
+        with _COMPILING:
+            _bind(self._function)
         return self._function
 
-    @cached_property
+    @property
     def compiled(self) -> Any:
         """The dispatcher of ``numba.cuda``: compiled for the current device, or found on disk."""
+        if self._compiled is None:
+            with _COMPILING:
+                self._compiled = self._compiled or self._compile()
+        return self._compiled
+
+    def _compile(self) -> Any:
         signature = f"void({self.signature})"
         if _simulated():
             return _cuda().jit(signature)(self.py_func)
@@ -246,10 +263,11 @@ def round_up(n: int, of: int) -> int:
 
 
 class CudaDevice(Device):
-    """A GPU (or the simulator), with one stream for everything."""
+    """A stream of a GPU (or of the simulator); parameters as for `Device`."""
 
-    def __init__(self, index: int) -> None:
-        super().__init__()
+    def __init__(self, index: int, first: CudaDevice | None = None) -> None:
+        super().__init__(first)
+        self._index = index
         self.name = f"cuda:{index}" if index else "cuda"
         # Small images lead to small grids, which are no mistake.
         warnings.filterwarnings("ignore", message=".*Grid size .* under-utilization")
@@ -259,7 +277,20 @@ class CudaDevice(Device):
         self._gpu = cuda.gpus[index]
         with self._gpu:
             self._stream = cuda.stream()
-        self._in_flight: list[np.ndarray] = []
+        self._in_flight: dict[int, np.ndarray] = {}
+        self._upload_numbers = count()
+
+    def another(self) -> CudaDevice:
+        """A further stream."""
+        return CudaDevice(self._index, self)
+
+    def wait_for(self, other: Device) -> None:
+        """Let the stream wait for an event that the other one has now."""
+        assert isinstance(other, CudaDevice)
+        with self._gpu:
+            event = _cuda().event()
+            event.record(other._stream)
+            event.wait(self._stream)
 
     def allocate(self, size: int, dtype: np.dtype) -> Any:
         """Allocate; an exhausted GPU is a MemoryError."""
@@ -274,7 +305,7 @@ class CudaDevice(Device):
     def upload(self, host: np.ndarray, flat: Any) -> None:
         """Copy to the device."""
         # A GPU that reads host memory directly may do so later.
-        self._in_flight.append(host)
+        self._in_flight[next(self._upload_numbers)] = host
         with self._gpu:
             flat.copy_to_device(host, stream=self._stream)
 
@@ -304,9 +335,11 @@ class CudaDevice(Device):
 
     def synchronize(self) -> None:
         """Wait for the stream."""
+        uploads = list(self._in_flight)  # other threads may begin more meanwhile
         with self._gpu:
             self._stream.synchronize()
-        self._in_flight.clear()
+        for number in uploads:
+            self._in_flight.pop(number, None)
 
     def free_memory(self) -> int | None:
         """What the driver reports plus what the pool holds."""

@@ -1,16 +1,23 @@
 """Arrays on a device and the memory pool they come from; nothing here depends on CUDA.
 
-A `DeviceArray` gives its memory back to a pool when the last reference to it is gone, so frames of
-one size allocate only once.  All work of a device is queued in order, which makes that safe.
-`empty`, `to_device`, `to_host` and `launch` work on the current `Device`: a GPU (`cudalib`), or
-whatever a test passes to `set_current`.
+A `Device` is a queue of a GPU, whose work is done in order.  A `DeviceArray` gives its memory back
+to the pool of its queue when the last reference to it is gone, so frames of one size allocate only
+once, and what still computes with the memory comes first.  `empty`, `to_device`, `to_host` and
+`launch` work on the current `Device` of the thread: a GPU's first queue (`cudalib`), one that
+`own_queue` gives, or whatever a test passes to `set_current`.
+
+Queues work side by side.  An array is written in the queue that made it.  Others may read it, such
+as the weights of a model: the first time they wait for what that queue has to do, and its memory is
+not used again before they are done.  Nobody may write it from then on.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +35,16 @@ class _Memory:
 
     def __init__(self, device: Device, flat: Any) -> None:
         self.device, self.flat = device, flat
+        self._readers: set[Device] = set()  # other queues that have used it
         # Not __del__: in a reference cycle the garbage collector would take the native array as
         # well, and free it before __del__ could save it.  The finalizer keeps it alive.
-        weakref.finalize(self, device.recycle, flat).atexit = False
+        weakref.finalize(self, device.recycle, flat, self._readers).atexit = False
+
+    def prepare_for(self, queue: Device) -> None:
+        """Let what is queued next find what the memory's own queue puts there."""
+        if queue is not self.device and queue not in self._readers:
+            queue.wait_for(self.device)
+            self._readers.add(queue)
 
 
 @dataclass(frozen=True)
@@ -86,18 +100,32 @@ class DeviceArray:
 
 
 class Device:
-    """Where kernels run.  Subclasses provide allocation, copies and launches.
+    """Where kernels run, one after the other.  Subclasses provide allocation, copies and launches.
+
+    Parameters
+    ----------
+    first
+        Another queue of the same GPU, if there is one.
 
     Attributes
     ----------
     name
         As `select` takes it.
+    queues
+        All of the GPU.
     """
 
     name = "cuda"
 
-    def __init__(self) -> None:
-        self._pool: dict[tuple[int, np.dtype], list[Any]] = {}
+    def __init__(self, first: Device | None = None) -> None:
+        self._pool: dict[tuple[int, np.dtype], list[tuple[Any, set[Device]]]] = {}
+        self._idle: list[Device] = [] if first is None else first._idle
+        self.queues: list[Device] = [] if first is None else first.queues
+        self.queues.append(self)
+
+    def another(self) -> Device:
+        """A further queue of the same GPU."""
+        raise NotImplementedError
 
     def allocate(self, size: int, dtype: np.dtype) -> Any:
         """New memory of ``size`` elements as a native array; raises MemoryError."""
@@ -117,11 +145,15 @@ class Device:
         """Queue a kernel; arrays among the arguments are native ones."""
         raise NotImplementedError
 
+    def wait_for(self, other: Device) -> None:
+        """Begin what is queued from now on after what another queue holds by now."""
+        raise NotImplementedError
+
     def synchronize(self) -> None:
         """Wait for queued work."""
 
     def free_memory(self) -> int | None:
-        """Bytes that can be allocated, those in the pool included; None if unknown."""
+        """Bytes that can be allocated, those in the pools included; None if unknown."""
         return None
 
     def empty(self, shape: Sequence[int], dtype: Any) -> DeviceArray:
@@ -132,8 +164,12 @@ class Device:
             raise MemoryError(
                 f"an array of {size:,} elements is more than 32-bit indices can address"
             )
-        waiting = self._pool.get((size, dtype))
-        flat = waiting.pop() if waiting else self._allocate_or_trim(size, dtype)
+        try:  # not asked first: another thread might take it in between
+            flat, readers = self._pool.get((size, dtype), []).pop()
+        except IndexError:
+            flat, readers = self._allocate_or_trim(size, dtype), set()
+        for queue in readers:
+            self.wait_for(queue)
         return DeviceArray(_Memory(self, flat), shape)
 
     def _allocate_or_trim(self, size: int, dtype: np.dtype) -> Any:
@@ -145,36 +181,72 @@ class Device:
             flat = self.allocate(max(size, 1), dtype)
         return flat if size else flat[:0]
 
-    def recycle(self, flat: Any) -> None:
-        """Keep memory that is no longer used for the next array of its size."""
-        self._pool.setdefault((flat.size, np.dtype(flat.dtype)), []).append(flat)
+    def recycle(self, flat: Any, readers: set[Device]) -> None:
+        """Keep memory for the next array of its size, when these queues are done with it, too."""
+        self._pool.setdefault((flat.size, np.dtype(flat.dtype)), []).append((flat, readers))
 
     def trim(self) -> None:
-        """Free the memory in the pool."""
-        self._pool.clear()
+        """Free the memory in all queues' pools; the driver waits for what computes with it."""
+        for queue in list(self.queues):
+            queue._pool.clear()
 
     def pooled_bytes(self) -> int:
-        """Bytes in the pool."""
-        # Iterate over a copy: the garbage collector may add to the pool at any moment.
-        waiting = list(self._pool.values())
-        return sum(x.size * np.dtype(x.dtype).itemsize for xs in waiting for x in xs)
+        """Bytes in the pools of all queues."""
+        # Iterate over copies: other threads and the garbage collector add at any moment.
+        pools = [waiting for queue in list(self.queues) for waiting in list(queue._pool.values())]
+        return sum(x.size * np.dtype(x.dtype).itemsize for xs in pools for x, _ in list(xs))
+
+    @contextmanager
+    def taken(self) -> Iterator[Device]:
+        """A queue of the GPU that no other thread has taken, with what its pool holds."""
+        try:
+            queue = self._idle.pop()
+        except IndexError:
+            queue = self.another()
+        try:
+            yield queue
+        finally:
+            self._idle.append(queue)
 
 
-_current: Device | None = None
+class _Current(threading.local):
+    device: Device | None = None
+
+
+_current = _Current()
 
 
 def current() -> Device:
-    """The device that array functions and launches use."""
-    if _current is None:
+    """The device that array functions and launches of this thread use."""
+    if _current.device is None:
         raise RuntimeError("no device has been chosen")
-    return _current
+    return _current.device
 
 
 def set_current(device: Device | None) -> Device | None:
-    """Make a device the current one; returns the previous one."""
-    global _current
-    previous, _current = _current, device
+    """Make a device the current one of this thread; returns the previous one."""
+    previous, _current.device = _current.device, device
     return previous
+
+
+def work_on(device: Device) -> None:
+    """Make a GPU the current device, unless this thread has one of its queues already."""
+    if _current.device not in device.queues:
+        _current.device = device
+
+
+@contextmanager
+def own_queue() -> Iterator[None]:
+    """Queue the work of this thread apart from that of others, inside the block.
+
+    Arrays made inside are for this thread; those from outside must not be written.
+    """
+    with current().taken() as queue:
+        previous = set_current(queue)
+        try:
+            yield
+        finally:
+            set_current(previous)
 
 
 def empty(shape: Sequence[int], dtype: Any) -> DeviceArray:
@@ -191,7 +263,7 @@ def to_device(array: Any, dtype: Any = None) -> DeviceArray:
     host = np.ascontiguousarray(array, dtype)
     target = empty(np.shape(array), host.dtype)
     if host.size:
-        current().upload(host.reshape(-1), target.memory.flat)
+        target.memory.device.upload(host.reshape(-1), target.memory.flat)
     return target
 
 
@@ -232,5 +304,9 @@ def launch(
         raise ValueError(f"{function!r} is for blocks of {function.threads} threads at most")
     if any(isinstance(x, np.ndarray) for x in arguments):
         raise TypeError(f"{function!r} was given a NumPy array")
+    device = current()
+    for argument in arguments:
+        if isinstance(argument, DeviceArray):
+            argument.memory.prepare_for(device)
     natives = [_plain(x) for x in arguments]
-    current().run(function, grid, block, natives)
+    device.run(function, grid, block, natives)

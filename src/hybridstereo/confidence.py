@@ -92,17 +92,19 @@ def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
     """Gather the cues of a solution.
 
     It has the labels of the rows; ``step`` is pixels per label.  The minorant is read in blocks of
-    rows, so that next to no memory is needed, and brought to the host if it is on a GPU.
+    rows, so that next to no memory is needed, after it has come to the host if it is on a GPU.
     """
-    label_map, of_rows = (backend.to_host(x) for x in (solution.label_map, solution.row_label_map))
-    height, width, count = solution.minorant.shape
+    label_map, of_rows, minorant = (
+        backend.to_host(x) for x in (solution.label_map, solution.row_label_map, solution.minorant)
+    )
+    height, width, count = minorant.shape
     margin = np.empty((height, width), np.float32)
     at_once = max(_BLOCK // (width * count), 1)
     for first in range(0, height, at_once):
         rows = np.s_[first : first + at_once]
         chosen = label_map[rows][..., np.newaxis]
         near = np.clip(chosen + np.array([-1, 0, 1]), 0, count - 1)
-        rivals = backend.to_host(solution.minorant[rows]).copy()
+        rivals = minorant[rows].copy()
         lowest = np.take_along_axis(rivals, chosen, axis=2)[..., 0]
         np.put_along_axis(rivals, near, np.inf, axis=2)
         margin[rows] = np.minimum(rivals.min(axis=2) - lowest, _NO_RIVAL)

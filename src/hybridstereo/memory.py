@@ -168,7 +168,7 @@ def require_memory(
         If more is needed than is free.
     """
     free, on_device = _free_memory(backend)
-    needed = _need(model, on_device, method, threads, views, precision)
+    needed = memory_need(model, on_device, method, threads, views, precision)
     if free is not None and needed(height, width, label_count) > free:
         fitting = _largest(lambda count: needed(height, width, count) <= free, 1, label_count)
         raise OutOfMemoryError(
@@ -211,7 +211,7 @@ def tiles_that_fit(
         If not even small tiles fit.
     """
     limit, on_device = usable_memory(backend, max_memory)
-    needed = _need(model, on_device, method, threads, views, precision)
+    needed = memory_need(model, on_device, method, threads, views, precision)
     if limit is None or needed(height, width, label_range.count) + beside <= limit:
         return whole(height, width)
     # Before the tiles the statistics, beside them the maps; a tile is of one view.
@@ -219,7 +219,7 @@ def tiles_that_fit(
     room = limit if on_device else limit - maps * height * width
     if not on_device and _WHOLE_VIEWS * height * width > limit:
         room = 0
-    needed = _need(model, on_device, method, threads, precision=precision)
+    needed = memory_need(model, on_device, method, threads, precision=precision)
 
     def work(tiles: list[ImageTile]) -> float:
         one_by_one = (stage_work(model, tile, label_range.count, method) for tile in tiles)
@@ -274,7 +274,7 @@ def _memory_in_use() -> int:
     return (resident_memory() or 0) - reusable_memory()
 
 
-def _need(
+def memory_need(
     model: StereoModel,
     on_device: bool,
     method: str,
@@ -282,7 +282,10 @@ def _need(
     views: int = 1,
     precision: str = "single",
 ) -> Callable[..., int]:
-    """Bytes for a number of rows, of columns, of labels and of columns of the other view."""
+    """Bytes, of main memory or of a GPU's, that a map takes at its peak.
+
+    A function of its rows, columns and labels and, if they are more, the columns of the other view.
+    """
 
     def needed(rows: int, columns: int, count: int, right: int | None = None) -> int:
         if on_device:

@@ -7,7 +7,8 @@ that is at work.
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property
+import threading
+from copy import copy
 
 import numpy as np
 
@@ -23,6 +24,25 @@ from .search_range import CoarseMatch, CoarseViews, believed, coarse_views
 _KEPT = 2  # a pair, and the same with its views exchanged
 
 
+class _SmallModel:
+    """The model, once for all threads: loaded when one of them first needs it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._loading = threading.Lock()
+        self._loaded: tuple[StereoModel, Pipeline] | None = None
+
+    def load(self) -> tuple[StereoModel, Pipeline]:
+        """The model and its stages on the device."""
+        with self._loading:
+            if self._loaded is None:
+                # The views are small already; coarser levels of them would say nothing more.
+                plain = {"half_weight": 0.0, "quarter_weight": 0.0}
+                model = with_config(load_model(SCOUT_MODEL), **plain)
+                self._loaded = model, Pipeline(model, self._backend)
+            return self._loaded
+
+
 class Scout:
     """The small model, which is loaded when it is first asked.
 
@@ -35,18 +55,15 @@ class Scout:
     """
 
     def __init__(self, backend: Backend, threads: int | None) -> None:
-        self._backend = backend
         self._threads = threads
+        self._small = _SmallModel(backend)
         self._kept: dict[bytes, CoarseMatch] = {}
 
-    @cached_property
-    def _model(self) -> StereoModel:
-        # The views are small already; coarser levels of them would say nothing more.
-        return with_config(load_model(SCOUT_MODEL), half_weight=0.0, quarter_weight=0.0)
-
-    @cached_property
-    def _pipeline(self) -> Pipeline:
-        return Pipeline(self._model, self._backend)
+    def beside(self, threads: int | None) -> Scout:
+        """The same model, not loaded again, for the pairs of another thread."""
+        other = copy(self)
+        other._threads, other._kept = threads, {}
+        return other
 
     def match(self, left: np.ndarray, right: np.ndarray, halvings: int = 0) -> CoarseMatch:
         """Match two views (H, W, 3) of one size; again at no cost if they are the last ones.
@@ -71,13 +88,14 @@ class Scout:
         return self._kept[key]
 
     def _match(self, views: CoarseViews) -> CoarseMatch:
-        left, right = (x.astype(self._model.dtype, copy=False) for x in (views.left, views.right))
+        model, pipeline = self._small.load()
+        left, right = (x.astype(model.dtype, copy=False) for x in (views.left, views.right))
         images = left, right
         labels, clock = views.label_range, StageClock()
-        options = MatchOptions().resolved(self._model.config)
+        options = MatchOptions().resolved(model.config)
         with kernels.limited_threads(self._threads):
-            costs = self._pipeline.matching_costs(images, labels, clock)
-            result = self._pipeline.optimise(costs, images, labels, options, True, clock)
+            costs = pipeline.matching_costs(images, labels, clock)
+            result = pipeline.optimise(costs, images, labels, options, True, clock)
         assert result.costs is not None  # they were asked for
         chosen = np.rint(result.unrefined - labels.minimum).astype(np.intp)
         mask = believed(result.costs, chosen, labels)

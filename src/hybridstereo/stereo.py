@@ -99,6 +99,12 @@ class Stereo:
         other.threads = checked_threads(threads)
         return other
 
+    def beside(self, threads: int | None) -> Stereo:
+        """The same, not loaded again, for another thread that calls it at the same time."""
+        other = self.with_threads(threads)
+        other._scout = self._scout.beside(other.threads)
+        return other
+
     def label_range(
         self,
         width: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from dataclasses import replace
+from pathlib import Path
 
 import cuda_emulator
 import numpy as np
@@ -29,9 +30,10 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Whatever device a command asks for, it gets the emulator."""
-    for module in (stereo, train, bench):
-        monkeypatch.setattr(module, "open_backend", lambda device: kernels.cuda_backend("emulated"))
     with cuda_emulator.emulated(timing=False, races=False, global_races=False) as emulated:
+        backend = kernels.bound_backend(emulated)
+        for module in (stereo, train, bench):
+            monkeypatch.setattr(module, "open_backend", lambda device: backend)
         yield emulated
 
 
@@ -59,6 +61,56 @@ def test_weights_go_up_once(device, sample_crop):
         loaded.match(*sample_crop, disparities=8, iterations=1)
         assert device.uploads
         assert not kernels_of_layers & {array.size for array in device.uploads}
+
+
+def test_confidence(device, sample_crop):
+    """Probabilities and the left-right check are those of the CPU, where the maps are."""
+    options = {"disparities": 12, "iterations": 2, "confidence": True}
+    found = stereo.Stereo("census", "cuda").match(*sample_crop, **options)
+    expected = stereo.Stereo("census", kernels.select("cpu")).match(*sample_crop, **options)
+    assert (np.abs(found.disparity - expected.disparity) > 0.01).mean() < 0.005
+    assert (found.validity != expected.validity).mean() < 0.005
+    assert (np.abs(found.confidence - expected.confidence) > 1e-3).mean() < 0.01
+    assert np.ptp(expected.confidence) > 0.3
+
+
+def test_many_pairs(device, sample_crop, tmp_path, capsys, monkeypatch):
+    """Two at a time, with the maps of one alone; a pair that fails stops no other."""
+    allocated, allocate = [], cuda_emulator.EmulatedDevice.allocate
+
+    def counted(queue, size, dtype):
+        allocated.append(queue)
+        return allocate(queue, size, dtype)
+
+    monkeypatch.setattr(cuda_emulator.EmulatedDevice, "allocate", counted)
+    folders = tmp_path / "left", tmp_path / "right"
+    for folder, path in zip(folders, sample_crop, strict=True):
+        folder.mkdir()
+        content = Path(path).read_bytes()
+        for name in "abcdef":
+            (folder / f"{name}.png").write_bytes(content[:90] if name == "c" else content)
+    options = {"disparities": 8, "iterations": 1}
+    given = ("--model", "census", "--disparities", 8, "--iterations", 1, "--no-check")
+    maps = tmp_path / "maps"
+    code, _, err = run(capsys, "infer", *folders, "--out-dir", maps, "-o", "{name}.npy", *given)
+    assert code == 3, err
+    alone = stereo.Stereo("census", "cuda")
+    expected = alone.match(*sample_crop, **options).disparity
+    assert sorted(x.stem for x in maps.glob("*.npy")) == list("abdef")
+    for path in maps.glob("*.npy"):
+        np.testing.assert_array_equal(read_disparity(path), expected)
+    # Weights are where the model was loaded; a frame takes the memory of the one before.
+    queues = device.queues[1:]
+    assert len(queues) == 2
+    kernels_of_layers = {layer.weight.size for layer in alone.model.unary}
+    for queue in queues:
+        assert queue.launches
+        assert not kernels_of_layers & {array.size for array in queue.uploads}
+    for_one_frame = allocated.count(queues[0])
+    assert allocated.count(queues[1]) == for_one_frame
+    with alone.backend.own_queue():
+        alone.match(*sample_crop, **options)
+    assert [allocated.count(queue) for queue in queues] == 2 * [for_one_frame]
 
 
 def test_bench(device):

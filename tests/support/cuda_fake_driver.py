@@ -10,6 +10,7 @@ import ctypes
 import os
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,15 @@ from hybridstereo.kernels.cuda import cudalib
 _SOURCE = Path(__file__).with_name("fake_libcuda.c")
 _WORDS_OF_ARRAY = 5  # meminfo, parent, items, bytes of an item, address; then shape and strides
 
-# The kernel that is being launched, and what went wrong: ctypes swallows exceptions.
-_launched: list[cudalib.Kernel] = []
-_errors: list[Exception] = []
+
+class _Launching(threading.local):
+    """The kernel that a thread launches, and what went wrong: ctypes swallows exceptions."""
+
+    kernel: cudalib.Kernel
+    error: Exception | None = None
+
+
+_launching = _Launching()
 
 
 def _load() -> ctypes.CDLL:
@@ -84,22 +91,22 @@ def _arguments(function: cudalib.Kernel, parameters: Any) -> list[Any]:
 )
 def _on_launch(grid: Any, block: Any, parameters: Any) -> None:
     try:
-        arguments = _arguments(_launched[-1], parameters)
-        kernel = cuda_emulator.compiled(_launched[-1])
-        kernel.launch(tuple(grid[:3]), tuple(block[:3]), arguments, timing=False).assert_clean()
+        arguments = _arguments(_launching.kernel, parameters)
+        shape = tuple(grid[:3]), tuple(block[:3])
+        cuda_emulator.run_kernel(_launching.kernel, *shape, arguments, timing=False)
     except Exception as error:
-        _errors.append(error)
+        _launching.error = error
 
 
 _run = cudalib.CudaDevice.run
 
 
 def _run_in_emulator(self: cudalib.CudaDevice, function: cudalib.Kernel, *arguments: Any) -> None:
-    _launched.append(function)
+    _launching.kernel = function
     _run(self, function, *arguments)
-    _launched.pop()
-    if _errors:
-        raise _errors.pop()
+    if _launching.error is not None:
+        error, _launching.error = _launching.error, None
+        raise error
 
 
 _driver = _load()

@@ -17,7 +17,7 @@ typedef void (*launch_callback)(const uint32_t *grid, const uint32_t *block, voi
 static __thread intptr_t stack[64];  /* of contexts */
 static __thread int depth;
 static launch_callback on_launch;
-static size_t used[DEVICES];
+static size_t used[DEVICES];  /* counted atomically: threads come here without Python's lock */
 static int streams;
 
 void fake_on_launch(launch_callback callback) { on_launch = callback; }
@@ -75,14 +75,14 @@ static int allocate(uint64_t *address, size_t size) {
     struct header *block = aligned_alloc(HEADER, (HEADER + size + HEADER - 1) / HEADER * HEADER);
     block->size = size;
     block->device = device();
-    used[device()] += size;
+    __atomic_fetch_add(&used[device()], size, __ATOMIC_SEQ_CST);
     *address = (uint64_t)block + HEADER;
     memset((char *)*address, 0xFF, size);
     return OK;
 }
 static int release(uint64_t address) {
     struct header *block = (struct header *)(address - HEADER);
-    used[block->device] -= block->size;
+    __atomic_fetch_sub(&used[block->device], block->size, __ATOMIC_SEQ_CST);
     free(block);
     return OK;
 }
@@ -95,7 +95,8 @@ static int memory_info(size_t *available, size_t *total) {
 
 /* A stream belongs to the device that was current when it was made, and works nowhere else. */
 static int stream_create(intptr_t *stream, unsigned flags) {
-    *stream = FIRST_STREAM + DEVICES * streams++ + device();
+    int number = __atomic_fetch_add(&streams, 1, __ATOMIC_SEQ_CST);
+    *stream = FIRST_STREAM + DEVICES * number + device();
     return OK;
 }
 static int stream_check(intptr_t stream) {
@@ -110,6 +111,21 @@ static int copy_up(uint64_t target, const void *source, size_t size, intptr_t st
 }
 static int copy_down(void *target, uint64_t source, size_t size, intptr_t stream) {
     memcpy(target, (const void *)source, size);
+    return stream_check(stream);
+}
+
+/* All work is done at once, so that events have nothing to tell but mistakes. */
+static int event_create(intptr_t **event, unsigned flags) {
+    *event = calloc(1, sizeof **event);
+    return depth ? OK : INVALID_CONTEXT;
+}
+static int event_destroy(intptr_t *event) { free(event); return OK; }
+static int event_record(intptr_t *event, intptr_t stream) {
+    *event = stream;
+    return stream_check(stream);
+}
+static int stream_wait(intptr_t stream, intptr_t *event, unsigned flags) {
+    if (!*event || *event == stream) return INVALID_VALUE;
     return stream_check(stream);
 }
 
@@ -156,6 +172,8 @@ static const struct { const char *name; void *function; } functions[] = {
     {"cuMemcpyHtoDAsync", copy_up}, {"cuMemcpyDtoHAsync", copy_down},
     {"cuStreamCreate", stream_create}, {"cuStreamDestroy", stream_destroy},
     {"cuStreamSynchronize", stream_check}, {"cuStreamGetFlags", stream_flags},
+    {"cuEventCreate", event_create}, {"cuEventDestroy", event_destroy},
+    {"cuEventRecord", event_record}, {"cuStreamWaitEvent", stream_wait},
     {"cuLibraryLoadData", library_load}, {"cuLibraryUnload", library_unload},
     {"cuLibraryGetKernel", library_kernel}, {"cuKernelGetAttribute", kernel_attribute},
     {"cuLaunchKernelEx", launch_kernel},

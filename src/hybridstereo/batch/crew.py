@@ -1,7 +1,8 @@
-"""Several pairs matched at a time, each on its share of the CPU's threads.
+"""Several pairs matched at a time, each on its share of the CPU's threads or in a GPU's own queue.
 
 Threads that share one pair wait for each other between its steps, the longer the smaller the pair.
-Threads that each have a pair of their own do not.  A map has the same bits either way.
+Threads that each have a pair of their own do not.  On a GPU the images of a pair go up, and its map
+comes down, while another is computed.  A map has the same bits either way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from .. import kernels
 from ..errors import StereoError
 from ..labels import LabelRange
-from ..memory import inference_memory, usable_memory
+from ..memory import memory_need, usable_memory
 from ..opencv import opencv_threads
 from ..search_range import widest_range
 from ..stereo import Stereo
@@ -45,24 +46,29 @@ class Crew:
     Attributes
     ----------
     size
-        How many threads may call `match` at a time; 1 on a GPU.
+        How many threads may call `match` at a time.
     """
 
     def __init__(self, stereo: Stereo, work: PairWork) -> None:
         self._stereo, self._work = stereo, work
-        usable = stereo.backend.calls_at_once(_EVERY)
-        self._threads = min(usable, stereo.threads or usable)
-        self._share = -(-self._threads // MOST_AT_ONCE)
-        self.size = self._threads // self._share
+        # CPU threads of one alone, and of each of several.
+        self._threads = self._share = stereo.threads
+        self.size = stereo.backend.queues
+        if self.size == 1:  # not a GPU, which leaves little to do for the CPU
+            usable = stereo.backend.calls_at_once(_EVERY)
+            threads = min(usable, stereo.threads or usable)
+            share = -(-threads // MOST_AT_ONCE)
+            self._threads, self._share, self.size = threads, share, threads // share
         self._own = threading.local()
         self._room = Room()
         self._limit: int | None = None  # of the memory for all pairs, if it is known
+        self._on_device = False
         self._stopped = False
         self._limits = ExitStack()
 
     def __enter__(self) -> Crew:
         if self.size > 1:
-            limit, _ = usable_memory(self._stereo.backend, self._work.max_memory)
+            limit, self._on_device = usable_memory(self._stereo.backend, self._work.max_memory)
             self._limit = None if limit is None else int(_SHARE * limit)
             # These hold for the whole process: the first thread that is done must not undo them.
             self._limits.enter_context(kernels.limited_threads(None))
@@ -88,14 +94,15 @@ class Crew:
         if self.size == 1 or isinstance(loaded, PairOutcome):
             return match_pair(self._stereo, self._work, loaded)
         if not hasattr(self._own, "stereo"):
-            self._own.stereo = Stereo(self._stereo.model, self._stereo.backend, self._share)
+            self._own.stereo = self._stereo.beside(self._share)
         stereo: Stereo = self._own.stereo
-        # How many labels costs in a file have is not known before they are read.
-        alone = loaded.right is None or self._too_large(stereo, loaded)
-        if alone:
-            stereo = stereo.with_threads(self._threads)
-        with self._room.entered(alone):
-            return match_pair(stereo, self._work, loaded, self._continue)
+        with stereo.backend.own_queue():
+            # How many labels costs in a file have is not known before they are read.
+            alone = loaded.right is None or self._too_large(stereo, loaded)
+            if alone:
+                stereo = stereo.with_threads(self._threads)
+            with self._room.entered(alone):
+                return match_pair(stereo, self._work, loaded, self._continue)
 
     def _continue(self, stage: str) -> None:
         if self._stopped:
@@ -116,14 +123,13 @@ class Crew:
                 labels = stereo.label_range(width, options, found=self._range(stereo, loaded))
         except StereoError:
             return 0  # which matching the pair will tell
-        return inference_memory(
-            stereo.model,
+        need = memory_need(
+            stereo.model, self._on_device, str(options.method), self._share, len(options.views)
+        )
+        return need(
             -(-height // scale),
             -(-width // scale),
             labels.reduced(scale).count if scale > 1 else labels.count,
-            str(options.method),
-            self._share,
-            views=len(options.views),
         )
 
     def _range(self, stereo: Stereo, loaded: LoadedPair) -> LabelRange | None:

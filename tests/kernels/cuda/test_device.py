@@ -74,6 +74,56 @@ def test_kernels_run_from_any_thread(gpu, rng):
 
 
 @pytest.mark.gpu
+def test_threads_work_in_queues_of_their_own(gpu, rng):
+    """Both read what is there already, and are not in each other's way."""
+    shared = gpu.to_device(rng.random(64).astype(np.float32))
+    expected = gpu.to_host(shared)
+    meeting, found = threading.Barrier(2, timeout=60), []
+
+    def work(number):
+        with gpu.own_queue():
+            for i in range(5):
+                meeting.wait()
+                sum_of_both = gpu.to_device(np.full(64, 10 * number + i, np.float32))
+                gpu.add_to(sum_of_both, shared)
+                found.append((gpu.to_host(sum_of_both), np.float32(10 * number + i) + expected))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 10
+    for result, wanted in found:
+        np.testing.assert_array_equal(result, wanted)
+    assert len(cudalib.current().queues) >= 3
+
+
+@pytest.mark.gpu
+def test_memory_that_another_queue_read_comes_back(gpu, monkeypatch):
+    waits, wait_for = [], cudalib.CudaDevice.wait_for
+
+    def watched(queue, other):
+        waits.append((queue, other))
+        wait_for(queue, other)
+
+    monkeypatch.setattr(cudalib.CudaDevice, "wait_for", watched)
+    size = 54_321
+    kept = gpu.to_device(np.ones(size, np.float32))
+    flat = kept.memory.flat
+    with gpu.own_queue():
+        read = gpu.to_device(np.ones(size, np.float32))
+        gpu.add_to(read, kept)
+        del kept
+    again = gpu.to_device(np.full(size, 7, np.float32))
+    assert again.memory.flat is flat
+    assert gpu.to_host(read).max() == 2
+    assert gpu.to_host(again).min() == 7
+    home, reader = again.memory.device, read.memory.device
+    assert waits == [(reader, home), (home, reader)]
+
+
+@pytest.mark.gpu
 def test_another_gpu_in_between_changes_nothing(gpu, rng):
     """What was opened last is the current one of CUDA, but not what was asked for."""
     array = rng.random(6).astype(np.float32)
