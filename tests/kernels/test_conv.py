@@ -178,6 +178,16 @@ def test_several_images_in_bands_of_rows_have_the_same_bits(rng, shapes, height)
         np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole)
 
 
+def test_rows_of_a_network(backend, rng):
+    layers = network(rng, UNARY[:2])
+    image = rng.standard_normal((13, 9, 3)).astype(np.float32)
+    (whole,) = backend.network_forward([image], layers, True)
+    for rows in backend.network_bands(10, [weight for weight, _ in layers]):
+        parts = backend.network_forward([image, image], layers, True, rows=rows)
+        for part in parts:
+            np.testing.assert_array_equal(part, whole[slice(*rows)])
+
+
 def test_network_in_float64(rng):
     layers = network(rng, UNARY[:3], np.float64)
     x = rng.standard_normal((34, 29, 3))
