@@ -63,9 +63,15 @@ def _one_call(item_count: int) -> int:
     return 1
 
 
+def _all_rows(height: int, weights: Sequence[Any]) -> list[tuple[int, int]]:
+    """A network's results at once: launches for few rows would leave a GPU idle."""
+    return [(0, height)]
+
+
 @cache
 def _cpu() -> Backend:
     from .cpu import buffers
+    from .cpu.streaming import network_bands
     from .cpu.workers import calls_at_once, side_by_side
 
     runtime = {
@@ -77,6 +83,7 @@ def _cpu() -> Backend:
         "free_memory": _nothing,
         "side_by_side": side_by_side,
         "calls_at_once": calls_at_once,
+        "network_bands": network_bands,
     }
     return build("cpu", runtime)
 
@@ -95,6 +102,7 @@ def cuda_backend(name: str) -> Backend:
         "free_memory": cudalib.free_memory,
         "side_by_side": _one_by_one,
         "calls_at_once": _one_call,
+        "network_bands": _all_rows,
     }
     return build("cuda", runtime)
 

@@ -69,6 +69,9 @@ class Runtime(Protocol):
     def calls_at_once(self, item_count: int) -> int:
         """How many of ``item_count`` calls `side_by_side` makes concurrently."""
 
+    def network_bands(self, height: int, weights: Sequence[Array]) -> list[tuple[int, int]]:
+        """Rows (first, last + 1) of a network's results that may be computed one by one."""
+
 
 class Backend(Runtime, Protocol):
     """The operations of one device, in the order in which the model and its training use them.
@@ -84,9 +87,6 @@ class Backend(Runtime, Protocol):
 
         Returns y (H - kh + 1, W - kw + 1, O).
         """
-
-    def network_bands(self, height: int, weights: Sequence[Array]) -> list[tuple[int, int]]:
-        """Rows (first, last + 1) of a network's results that may be computed one by one."""
 
     def network_forward(
         self,

@@ -12,7 +12,7 @@ from support.gradcheck import assert_gradients
 
 from hybridstereo import kernels
 from hybridstereo.kernels import conv_cpu
-from hybridstereo.kernels.cpu import winograd
+from hybridstereo.kernels.cpu import streaming, winograd
 
 KERNELS = [(1, 1), (2, 2), (3, 3), (2, 3)]
 CHANNELS = [(1, 1), (3, 5), (5, 3), (3, 100), (100, 1), (100, 100), (17, 33)]
@@ -169,7 +169,7 @@ def test_several_images_in_bands_of_rows_have_the_same_bits(rng, shapes, height)
         rng.standard_normal((height + consumed, width + consumed, 3)).astype(np.float32)
         for width in (11, 7)
     ]
-    bands = conv_cpu.network_bands(height, [weight for weight, _ in layers])
+    bands = streaming.network_bands(height, [weight for weight, _ in layers])
     assert [first for first, _ in bands] == [0, *(last for _, last in bands[:-1])]
     assert bands[-1][1] == height
     parts = [conv_cpu.network_forward(images, layers, True, rows) for rows in bands]
