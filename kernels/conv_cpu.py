@@ -199,8 +199,7 @@ def network_forward(
         The output of the last layer for each image; the same bits whatever the number of threads
         and the rows.
     """
-    parameters = [array for layer in layers for array in layer]
-    together = _contiguous(*images, *parameters)
+    together = _contiguous(*images, *(array for layer in layers for array in layer))
     images, parameters = together[: len(images)], together[len(images) :]
     weights, biases = parameters[::2], parameters[1::2]
     stages = []
