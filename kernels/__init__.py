@@ -64,6 +64,11 @@ def _one_call(item_count: int) -> int:
     return 1
 
 
+def _all_rows(height: int, weights: Sequence[Any]) -> list[tuple[int, int]]:
+    """A network's results at once: launches for few rows would leave a GPU idle."""
+    return [(0, height)]
+
+
 # While one pair is computed, the images of another go up and its map comes down, and small kernels
 # of one fill what those of the other leave free.  Each more would take volumes of its own.
 _CUDA_QUEUES = 2
@@ -72,6 +77,7 @@ _CUDA_QUEUES = 2
 @cache
 def _cpu() -> Backend:
     from .cpu import buffers
+    from .cpu.streaming import network_bands
     from .cpu.workers import calls_at_once, side_by_side
 
     runtime = {
@@ -85,6 +91,7 @@ def _cpu() -> Backend:
         "calls_at_once": calls_at_once,
         "queues": 1,
         "own_queue": nullcontext,
+        "network_bands": network_bands,
     }
     return build("cpu", runtime)
 
@@ -105,6 +112,7 @@ def cuda_backend(name: str) -> Backend:
         "calls_at_once": _one_call,
         "queues": _CUDA_QUEUES,
         "own_queue": cudalib.own_queue,
+        "network_bands": _all_rows,
     }
     return build("cuda", runtime)
 

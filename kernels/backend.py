@@ -81,6 +81,9 @@ class Runtime(Protocol):
         nothing is queued.
         """
 
+    def network_bands(self, height: int, weights: Sequence[Array]) -> list[tuple[int, int]]:
+        """Rows (first, last + 1) of a network's results that may be computed one by one."""
+
 
 class Backend(Runtime, Protocol):
     """The operations of one device, in the order in which the model and its training use them.
@@ -96,9 +99,6 @@ class Backend(Runtime, Protocol):
 
         Returns y (H - kh + 1, W - kw + 1, O).
         """
-
-    def network_bands(self, height: int, weights: Sequence[Array]) -> list[tuple[int, int]]:
-        """Rows (first, last + 1) of a network's results that may be computed one by one."""
 
     def network_forward(
         self,

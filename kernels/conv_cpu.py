@@ -27,7 +27,7 @@ from .cpu.streaming import (
     BAND_ROWS,
     algorithm_of,
     numbers_between,
-    passes,
+    row_bands,
     rows_at_a_time,
     whole_tiles,
 )
@@ -36,12 +36,6 @@ from .cpu.workers import one_blas_thread, run_tiles
 
 _BAND = 2048  # pixels, at least, that a worker processes at a time
 _CHUNK = 16384  # pixels, at least, of whose gradients a worker sums up the kernels' by itself
-
-
-def _row_bands(rows: int, at_least: int, side: int, begin: int = 0) -> list[tuple[int, int]]:
-    """Cut into bands (first, last + 1) that begin at a multiple of a tile's side from ``begin``."""
-    height = side * -(-at_least // side)
-    return [(first, min(first + height, rows)) for first in range(begin, rows, height)]
 
 
 def _rotated(weight: np.ndarray) -> np.ndarray:
@@ -99,7 +93,7 @@ def conv_forward(
         for first, last in bands:
             algorithm.convolve_rows(plan, x, x, False, (0, 0), first, last, scratch, result)
 
-    run_tiles(worker, _row_bands(height, -(-_BAND // width), algorithm.tile_side(plan.taps)))
+    run_tiles(worker, row_bands(height, -(-_BAND // width), algorithm.tile_side(plan.taps)))
     return result
 
 
@@ -177,15 +171,6 @@ def _stream(
             source, available, done[i] = following, upto, upto
 
 
-def network_bands(height: int, weights: Sequence[np.ndarray]) -> list[tuple[int, int]]:
-    """Rows (first, last + 1) of a network's results that `network_forward` can compute one by one.
-
-    That takes no longer than all at once, and less memory if each is used before the next one.
-    """
-    at_least = -(-height // passes(height, get_num_threads()))
-    return _row_bands(height, at_least, whole_tiles(weights))
-
-
 def network_forward(
     images: Sequence[np.ndarray],
     layers: Sequence[tuple[np.ndarray, np.ndarray | None]],
@@ -214,8 +199,7 @@ def network_forward(
         The output of the last layer for each image; the same bits whatever the number of threads
         and the rows.
     """
-    parameters = [array for layer in layers for array in layer]
-    together = _contiguous(*images, *parameters)
+    together = _contiguous(*images, *(array for layer in layers for array in layer))
     images, parameters = together[: len(images)], together[len(images) :]
     weights, biases = parameters[::2], parameters[1::2]
     stages = []
@@ -241,7 +225,7 @@ def network_forward(
     # Two bands per thread, so that the other threads can take over a slow one's second band.  Where
     # they begin changes no bit of the result (`_stream`).
     at_least = max(BAND_ROWS, len(images) * (end - begin) // (2 * get_num_threads()))
-    bands = _row_bands(end, at_least, whole_tiles(weights), begin)
+    bands = row_bands(end, at_least, whole_tiles(weights), begin)
     run_tiles(worker, product(range(len(images)), bands))
     return results
 
@@ -282,7 +266,7 @@ def conv_backward(
     plan = _prepared(algorithm, weight.transpose(2, 3, 0, 1), None, False)
     height, width, _ = x.shape
     dx = buffers.empty(x.shape if need_dx else (0, 0, 0), x.dtype)
-    bands = _row_bands(height, -(-_CHUNK // width), algorithm.tile_side(plan.taps))
+    bands = row_bands(height, -(-_CHUNK // width), algorithm.tile_side(plan.taps))
     sums = [algorithm.empty_sums(plan.taps, x.dtype) for _ in bands]
     dbias = np.zeros((len(bands), dy.shape[2]))
     derivative, values = tanh_values is not None, dy if tanh_values is None else tanh_values

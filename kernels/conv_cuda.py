@@ -93,11 +93,6 @@ def conv_forward(x: Any, weight: Any, bias: Any | None, activate: bool) -> cudal
     return _convolve(x, weight, bias, activate)
 
 
-def network_bands(height: int, weights: Sequence[Any]) -> list[tuple[int, int]]:
-    """All rows at once: small launches would leave a GPU idle."""
-    return [(0, height)]
-
-
 def network_forward(
     images: Sequence[Any],
     layers: Sequence[tuple[Any, Any | None]],

@@ -18,12 +18,17 @@ from numba import prange
 
 from .cpu import buffers, correlation_gradient, simd
 from .cpu.jit import compiled, part
-from .cpu.pointers import advance, pointer_to, restrict_arguments
+from .cpu.lanes import lane_count, load_tile, prefetch_tile, store_tile, transposed
+from .cpu.pointers import advance, never_inline, pointer_to, prefetch, restrict_arguments
 from .cpu.products import BLOCK_ROWS, BLOCK_VECTORS, TILE_ROWS, block_of_three
 from .cpu.simd import minimum
 from .cpu.vectors import numbers_per_vector
 from .cpu.workers import run_tiles
 from .label_positions import LabelPositions, label_positions
+
+# Panels of pixels that are fetched from memory ahead of the one that is packed.
+_PANELS_AHEAD = 2
+
 
 # In the forward pass the other row is stored from right to left, so that labels, whose positions
 # move to the left, read it in ascending order.  ``products`` points to the product of a pixel with
@@ -94,12 +99,26 @@ def _pack_reversed(row: Any, panels: Any) -> None:
 
     row: (W, C); panels: (P, C, L), all of it: ``panels[p, c, l] = row[W-1 - (p*L + l), c]``.
     """
-    width, channels = row.shape
+    never_inline()
+    (width, channels), lanes = row.shape, panels.shape[2]
+    ahead = -_PANELS_AHEAD * lanes * channels
+    in_tiles = lanes == lane_count(pointer_to(row)) and channels >= lanes
     for p in range(panels.shape[0]):
-        for lane in range(panels.shape[2]):
-            x = width - 1 - (p * panels.shape[2] + lane)
-            for c in range(channels):
-                panels[p, c, lane] = row[max(x, 0), c]  # any value will do beyond the image
+        x = max(width - 1 - p * lanes, 0)  # any value will do beyond the image
+        if in_tiles:
+            for begin in range(0, channels, lanes):
+                c = min(begin, channels - lanes)  # the last tiles overlap
+                source = advance(pointer_to(row), x * channels + c)
+                prefetch_tile(advance(source, ahead), -channels, lanes)
+                tile = transposed(load_tile(source, -channels, min(x, lanes - 1)))
+                store_tile(
+                    advance(pointer_to(panels), (p * channels + c) * lanes), lanes, lanes, tile
+                )
+        else:
+            for lane in range(lanes):
+                for c in range(channels):
+                    prefetch(pointer_to(row), 0)  # no vectors, which take long to compile
+                    panels[p, c, lane] = row[max(x - lane, 0), c]
 
 
 @part()

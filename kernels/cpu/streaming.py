@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import numpy as np
+from numba import get_num_threads
 
 from . import direct, winograd
 
@@ -41,6 +42,21 @@ def whole_tiles(weights: Sequence[np.ndarray]) -> int:
 def passes(height: int, threads: int) -> int:
     """In how many parts to compute ``height`` rows, each with bands enough for the threads."""
     return max(round(height / max(_PASS_ROWS, BAND_ROWS * threads)), 1)
+
+
+def row_bands(rows: int, at_least: int, side: int, begin: int = 0) -> list[tuple[int, int]]:
+    """Cut into bands (first, last + 1) that begin at a multiple of a tile's side from ``begin``."""
+    height = side * -(-at_least // side)
+    return [(first, min(first + height, rows)) for first in range(begin, rows, height)]
+
+
+def network_bands(height: int, weights: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Rows (first, last + 1) of a network's results that `network_forward` can compute one by one.
+
+    That takes no longer than all at once, and less memory if each is used before the next one.
+    """
+    at_least = -(-height // passes(height, get_num_threads()))
+    return row_bands(height, at_least, whole_tiles(weights))
 
 
 def rows_at_a_time(weights: Sequence[np.ndarray]) -> int:

@@ -12,7 +12,7 @@ from support.gradcheck import assert_gradients
 
 from hybridstereo import kernels
 from hybridstereo.kernels import conv_cpu
-from hybridstereo.kernels.cpu import winograd
+from hybridstereo.kernels.cpu import streaming, winograd
 
 KERNELS = [(1, 1), (2, 2), (3, 3), (2, 3)]
 CHANNELS = [(1, 1), (3, 5), (5, 3), (3, 100), (100, 1), (100, 100), (17, 33)]
@@ -169,13 +169,23 @@ def test_several_images_in_bands_of_rows_have_the_same_bits(rng, shapes, height)
         rng.standard_normal((height + consumed, width + consumed, 3)).astype(np.float32)
         for width in (11, 7)
     ]
-    bands = conv_cpu.network_bands(height, [weight for weight, _ in layers])
+    bands = streaming.network_bands(height, [weight for weight, _ in layers])
     assert [first for first, _ in bands] == [0, *(last for _, last in bands[:-1])]
     assert bands[-1][1] == height
     parts = [conv_cpu.network_forward(images, layers, True, rows) for rows in bands]
     for i, image in enumerate(images):
         whole = conv_cpu.network_forward([image], layers, True)[0]
         np.testing.assert_array_equal(np.concatenate([part[i] for part in parts]), whole)
+
+
+def test_rows_of_a_network(backend, rng):
+    layers = network(rng, UNARY[:2])
+    image = rng.standard_normal((13, 9, 3)).astype(np.float32)
+    (whole,) = backend.network_forward([image], layers, True)
+    for rows in backend.network_bands(10, [weight for weight, _ in layers]):
+        parts = backend.network_forward([image, image], layers, True, rows=rows)
+        for part in parts:
+            np.testing.assert_array_equal(part, whole[slice(*rows)])
 
 
 def test_network_in_float64(rng):

@@ -23,7 +23,7 @@ RANGES = {
 
 @pytest.mark.parametrize("disparities", RANGES.values(), ids=RANGES.keys())
 @pytest.mark.parametrize("width", [1, 5, 70, 150])
-@pytest.mark.parametrize("channels", [1, 6])
+@pytest.mark.parametrize("channels", [1, 6, 19])
 def test_volume_equals_naive(backend, rng, disparities, width, channels):
     left, right = rng.standard_normal((2, 3, width, channels)).astype(np.float32)
     volume = backend.correlation_forward(left, right, disparities)
@@ -41,6 +41,18 @@ def test_views_of_different_width(backend, rng, disparities, width, other):
     volume = backend.correlation_forward(left, right, disparities)
     expected = naive.unary_cost(naive.scores(left, right, disparities))
     np.testing.assert_allclose(volume, expected, atol=2e-6)
+
+
+def test_costs_can_be_rows_of_a_larger_volume(backend, rng):
+    left, right = rng.standard_normal((2, 5, 12, 8)).astype(np.float32)
+    whole = backend.to_host(backend.correlation_forward(left, right, np.arange(4.0)))
+    volume = backend.empty((5, 12, 4), np.float32)
+    for rows in (slice(0, 2), slice(2, 5)):
+        found = backend.correlation_forward(
+            left[rows], right[rows], np.arange(4.0), costs=volume[rows]
+        )
+        np.testing.assert_array_equal(backend.to_host(found), whole[rows])
+    np.testing.assert_array_equal(backend.to_host(volume), whole)
 
 
 def test_large_scores_do_not_overflow(backend):
