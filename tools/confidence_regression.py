@@ -36,10 +36,10 @@ def evidence_of(pixels: Evidence, found: np.ndarray) -> np.ndarray:
 def confidence_of(pixels: Evidence, fit: ConfidenceFit) -> np.ndarray:
     """(N,): as `hybridstereo.confidence.confidence_of`, of pixels whose terms are known."""
     evidence = evidence_of(pixels, np.column_stack([fit.intercepts, *fit.weights.values()]))
-    return np.interp(_calibrated(pixels, evidence, np.array(fit.calibration)), *fit.steps)
+    return np.interp(calibrated(pixels, evidence, np.array(fit.calibration)), *fit.steps)
 
 
-def _calibrated(pixels: Evidence, evidence: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+def calibrated(pixels: Evidence, evidence: np.ndarray, calibration: np.ndarray) -> np.ndarray:
     """(N,): the confidence before the steps, from evidence (N,) at `KNOTS`."""
     counting = np.empty(evidence.size)
     for kind, values in enumerate(calibration):
@@ -208,7 +208,7 @@ def pool(
     each data set, each of which counts the same.
     """
     sure = [
-        _calibrated(x.evidence, found, calibration)
+        calibrated(x.evidence, found, calibration)
         for x, found in zip(scenes, evidence, strict=True)
     ]
     each = np.split(
