@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from confidence_evidence import Evidence, Scene
 
-from hybridstereo.confidence import KINDS, term_names
+from hybridstereo.confidence import KINDS, ConfidenceFit, term_names
 
 RIDGE = 3e-3  # pulls weights to zero: the scenes are few
 CALIBRATION_RIDGE = 3e-2  # pulls the calibration to none where little speaks for one
@@ -15,6 +16,10 @@ KNOTS = (-6.0, -2.0, 0.0, 2.0, 4.0, 8.0, 12.0)
 """Evidence between which the calibration is a straight line."""
 PARTS = 6  # of the scenes, for the calibration
 LEAST_SLOPE = 0.1  # of the calibration, so that it keeps the order of the pixels
+BLOCKS = 400  # of equal weight, which are pooled
+LARGEST_ERROR = 0.025  # standard error of a step, were other scenes fitted; see docs/model.md 18
+LEAST_STEP = 0.003  # of confidence from step to step
+STEP_WIDTH = 0.001  # of confidence, so that a step keeps the order of its pixels
 
 Shares = Mapping[str, float]
 """How much each data set counts."""
@@ -28,15 +33,19 @@ def evidence_of(pixels: Evidence, found: np.ndarray) -> np.ndarray:
     return evidence
 
 
-def confidence_of(
-    pixels: Evidence, found: np.ndarray, knots: np.ndarray, calibration: np.ndarray
-) -> np.ndarray:
+def confidence_of(pixels: Evidence, fit: ConfidenceFit) -> np.ndarray:
     """(N,): as `hybridstereo.confidence.confidence_of`, of pixels whose terms are known."""
-    evidence = evidence_of(pixels, found)
+    evidence = evidence_of(pixels, np.column_stack([fit.intercepts, *fit.weights.values()]))
+    return np.interp(calibrated(pixels, evidence, np.array(fit.calibration)), *fit.steps)
+
+
+def calibrated(pixels: Evidence, evidence: np.ndarray, calibration: np.ndarray) -> np.ndarray:
+    """(N,): the confidence before the steps, from evidence (N,) at `KNOTS`."""
+    counting = np.empty(evidence.size)
     for kind, values in enumerate(calibration):
         inside = pixels.kind == kind
-        evidence[inside] = np.interp(evidence[inside], knots, values)
-    return logistic(evidence)
+        counting[inside] = np.interp(evidence[inside], KNOTS, values)
+    return logistic(counting)
 
 
 def logistic(evidence: np.ndarray) -> np.ndarray:
@@ -122,8 +131,8 @@ def fit(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
     return np.stack(found)
 
 
-def calibrate(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
-    """(kinds, knots): what the evidence at `KNOTS` amounts to on scenes that were not fitted.
+def evidence_of_others(scenes: Sequence[Scene], shares: Shares) -> list[np.ndarray]:
+    """The evidence of each scene by weights that were fitted to other scenes.
 
     Scenes differ more than the terms can tell, so weights that suit the fitted ones are too sure of
     themselves on others. So each part of the scenes is judged by weights that were fitted to the
@@ -137,6 +146,13 @@ def calibrate(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
         for place, scene in enumerate(scenes):
             if part[scene.name] == number:
                 evidence[place] = evidence_of(scene.evidence, found)
+    return evidence
+
+
+def calibrate(
+    scenes: Sequence[Scene], shares: Shares, evidence: Sequence[np.ndarray]
+) -> np.ndarray:
+    """(kinds, knots): what the evidence at `KNOTS` amounts to, by `evidence_of_others`."""
     knots = np.array(KNOTS)
     steps = np.diff(knots)
     # How far the evidence has come within each piece; the coefficients are how much that counts.
@@ -157,6 +173,97 @@ def calibrate(scenes: Sequence[Scene], shares: Shares) -> np.ndarray:
             for inside in (kind == number for number in range(len(KINDS)))
         ]
     )
+
+
+class _Block:
+    """Confidences between two bounds; how much each scene counts there (S,), and what is right."""
+
+    def __init__(self, counts: np.ndarray, right: np.ndarray, groups: np.ndarray) -> None:
+        self.counts, self.right, self._groups = counts, right, groups
+        self.level = right.sum() / counts.sum()
+        excess = right - self.level * counts
+        variance = 0.0
+        for group in np.unique(groups):
+            of_group = excess[groups == group]
+            variance += of_group.size * np.var(of_group, ddof=min(1, of_group.size - 1))
+        self.error = float(np.sqrt(variance) / counts.sum())
+
+    def __add__(self, other: _Block) -> _Block:
+        return _Block(self.counts + other.counts, self.right + other.right, self._groups)
+
+
+def pool(
+    scenes: Sequence[Scene],
+    shares: Shares,
+    evidence: Sequence[np.ndarray],
+    calibration: np.ndarray,
+    largest_error: float = LARGEST_ERROR,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The steps of a `ConfidenceFit`: which confidences are told apart, and what they are worth.
+
+    Confidences that few pixels have come from few scenes, and other scenes would give them another
+    value.  So neighbouring blocks are pooled, first as far as what is right must rise (isotonic
+    regression), then the block of the largest standard error with the neighbour that is nearer,
+    until none is above ``largest_error``.  The error is that of scenes drawn anew within
+    each data set, each of which counts the same.
+    """
+    sure = [
+        calibrated(x.evidence, found, calibration)
+        for x, found in zip(scenes, evidence, strict=True)
+    ]
+    each = np.split(
+        pixel_weights(scenes, shares), np.cumsum([scene.right.size for scene in scenes])[:-1]
+    )
+    order = np.argsort(np.concatenate(sure))
+    total = np.cumsum(np.concatenate(each)[order])
+    cuts = np.searchsorted(total, np.arange(1, BLOCKS) * total[-1] / BLOCKS)
+    bounds = np.unique(np.concatenate(sure)[order][cuts]).tolist()
+    groups = np.array([scene.group for scene in scenes])
+
+    def table(weights: Sequence[np.ndarray]) -> np.ndarray:
+        """(scenes, blocks): sums of weights."""
+        rows = [
+            np.bincount(np.searchsorted(bounds, x, side="right"), y, minlength=len(bounds) + 1)
+            for x, y in zip(sure, weights, strict=True)
+        ]
+        return np.stack(rows)
+
+    rights = [x * scene.right for x, scene in zip(each, scenes, strict=True)]
+    columns = zip(table(each).T, table(rights).T, strict=True)
+    blocks = [_Block(counts, right, groups) for counts, right in columns]
+
+    def merge(first: int) -> None:
+        blocks[first] += blocks.pop(first + 1)
+        bounds.pop(first)
+
+    place = 0
+    while place < len(blocks) - 1:
+        if blocks[place].level + LEAST_STEP < blocks[place + 1].level:
+            place += 1
+        else:
+            merge(place)
+            place = max(place - 1, 0)
+    while len(blocks) > 1:
+        worst = max(range(len(blocks)), key=lambda x: blocks[x].error)
+        if blocks[worst].error <= largest_error:
+            break
+        beside = [x for x in (worst - 1, worst + 1) if 0 <= x < len(blocks)]
+        nearer = min(beside, key=lambda x: abs(blocks[x].level - blocks[worst].level))
+        merge(min(worst, nearer))
+    return _line(bounds, [block.level for block in blocks])
+
+
+def _line(bounds: Sequence[float], levels: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """A rising line that is nearly level between the bounds."""
+    ends = [0.0, *bounds, 1.0]
+    gaps = [2 * levels[0], *(b - a for a, b in pairwise(levels)), 2 * (1 - levels[-1])]
+    before, after = [], []
+    for place, level in enumerate(levels):
+        half = min(STEP_WIDTH / 2, gaps[place] / 3, gaps[place + 1] / 3)
+        margin = min(1e-5, (ends[place + 1] - ends[place]) / 4)  # between steps it is steep
+        before += [ends[place] + margin, ends[place + 1] - margin]
+        after += [level - half, level + half]
+    return np.array(before), np.array(after)
 
 
 def _sign(name: str) -> int:

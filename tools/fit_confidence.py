@@ -24,7 +24,15 @@ from pathlib import Path
 
 import numpy as np
 from confidence_evidence import Scene, collect, pixels_of
-from confidence_regression import KNOTS, Shares, calibrate, confidence_of, fit
+from confidence_regression import (
+    KNOTS,
+    Shares,
+    calibrate,
+    confidence_of,
+    evidence_of_others,
+    fit,
+    pool,
+)
 from mdtable import markdown_table
 
 from hybridstereo.confidence import ConfidenceFit, term_names
@@ -38,19 +46,23 @@ from hybridstereo.models.zoo import available_models, load_model
 MODELS = ("general", "general-fast", "kitti", "kitti-fast", "middlebury", "middlebury-fast")
 """Each gets a fit of its own; models that we do not know get the joint one of all."""
 FEWEST = 0.005  # of all pixels: a tenth with fewer is noise, and marked
+NONE = 0.005  # percent of the pixels: between steps of the calibration
 
 
 def fitted(scenes: Sequence[Scene], described: str, shares: Shares) -> ConfidenceFit:
     """The fit to some scenes."""
     with limited_threads(None):  # small matrix products: threads would only wait for each other
         found = np.round(fit(scenes, shares), 4) + 0.0  # no -0
-        calibration = np.round(calibrate(scenes, shares), 3)
+        evidence = evidence_of_others(scenes, shares)
+        calibration = np.round(calibrate(scenes, shares, evidence), 3)
+        steps = [np.round(x, 8) for x in pool(scenes, shares, evidence, calibration)]
     return ConfidenceFit(
         described,
         tuple(found[:, 0].tolist()),
         {name: tuple(x) for name, x in zip(term_names(), found[:, 1:].T.tolist(), strict=True)},
         KNOTS,
         tuple(map(tuple, calibration.tolist())),
+        (tuple(steps[0].tolist()), tuple(steps[1].tolist())),
     )
 
 
@@ -84,15 +96,20 @@ def tenths(confidence: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.
     return np.column_stack([points, 100 * counts / weight.sum()])
 
 
+def _points(points: float, percent: float) -> str:
+    """As the table shows those of a tenth: nothing without pixels, a star with few of them."""
+    if percent < NONE:
+        return ""
+    return f"{points:+.1f}" + ("" if percent >= 100 * FEWEST else "\\*")
+
+
 def judge(model: str, scenes: Sequence[Scene]) -> list[list[str]]:
     """Two lines for each group of scenes, and for all: points, and percent of the pixels."""
     used = confidence_fit(fingerprint(load_model(model)))
-    weights = np.column_stack([used.intercepts, *used.weights.values()])
-    numbers = np.array(used.knots), np.array(used.calibration)
     rows = []
     for title in (*dict.fromkeys(scene.group for scene in scenes), "all"):
         chosen = [scene for scene in scenes if title in (scene.group, "all")]
-        confidences = [confidence_of(x.evidence, weights, *numbers) for x in chosen]
+        confidences = [confidence_of(x.evidence, used) for x in chosen]
         areas = [
             (
                 100 * x.bad.mean(),
@@ -116,7 +133,7 @@ def judge(model: str, scenes: Sequence[Scene]) -> list[list[str]]:
                 f"{100 - 100 * area / random:.0f} %",
                 f"{100 - 100 * area / naive:.0f} %",
                 f"{np.abs(counting).max():.1f}",
-                *(f"{x:+.1f}" + ("" if y >= 100 * FEWEST else "\\*") for x, y in found),
+                *(_points(*tenth) for tenth in found),
             ]
         )
         rows.append([model, f"{title}, % of pixels"] + [""] * 7 + [f"{x:.2f}" for x in found[:, 1]])

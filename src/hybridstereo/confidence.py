@@ -49,6 +49,9 @@ class ConfidenceFit:
     calibration
         For each of `KINDS`, what the evidence at the knots amounts to on scenes that were not
         fitted.
+    steps
+        Two rising rows: confidences, and what they are worth, once those that few scenes tell apart
+        are pooled.
     """
 
     model: str
@@ -56,6 +59,7 @@ class ConfidenceFit:
     weights: Mapping[str, tuple[float, ...]]
     knots: tuple[float, ...]
     calibration: tuple[tuple[float, ...], ...]
+    steps: tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +128,8 @@ def confidence_of(
     """The probability that each pixel is right, float32 (H, W) in [0, 1].
 
     Logistic regression over the terms t of `terms_of`, with weights and a calibration c of their
-    own for each of `KINDS`: ``1 / (1 + exp(-c(w0 + sum_i w_i t_i)))``.  The calibration consists of
-    straight pieces and never falls.
+    own for each of `KINDS`: ``s(1 / (1 + exp(-c(w0 + sum_i w_i t_i))))``.  The calibration consists
+    of straight pieces and never falls; s are the steps.
 
     Parameters
     ----------
@@ -149,7 +153,7 @@ def confidence_of(
     for kind, values in enumerate(fit.calibration):
         inside = kinds == kind
         counting[inside] = np.interp(evidence[inside], fit.knots, values)
-    return 1 / (1 + np.exp(-counting))
+    return np.interp(1 / (1 + np.exp(-counting)), *fit.steps).astype(np.float32)
 
 
 def kinds_of(validity: np.ndarray) -> np.ndarray:

@@ -48,7 +48,18 @@ def _words(fit):
     fit["knots"][0] = "low"
 
 
-@pytest.mark.parametrize("damage", [_rename_term, _fall, _short, _words, dict.clear, None])
+def _no_step(fit):
+    fit["steps"][0].append(2.0)
+
+
+def _no_probability(fit):
+    fit["steps"] = [[0.0, 1.0], [0.0, 1.5]]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_rename_term, _fall, _short, _words, _no_step, _no_probability, dict.clear, None],
+)
 def test_damaged_files_are_refused(tmp_path, damage):
     stored = json.loads(FITS_FILE.read_text(encoding="utf-8"))
     if damage:

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from confidence_evidence import Evidence, Scene, pixels_of
-from confidence_regression import KNOTS, confidence_of, logistic
+from confidence_regression import KNOTS, confidence_of, logistic, pool
 from fit_confidence import fitted, tenths, write_fits
 
 from hybridstereo.confidence import KINDS, term_names
@@ -40,9 +40,7 @@ def fit(scenes):
 
 
 def test_the_confidence_is_calibrated_where_it_can_be(scenes, fit):
-    weights = np.column_stack([fit.intercepts, *fit.weights.values()])
-    numbers = np.array(fit.knots), np.array(fit.calibration)
-    confidence = np.concatenate([confidence_of(x.evidence, weights, *numbers) for x in scenes])
+    confidence = np.concatenate([confidence_of(x.evidence, fit) for x in scenes])
     right = np.concatenate([x.right for x in scenes])
     found = tenths(confidence, right, np.ones(right.size))
     assert found[:, 1].sum() == pytest.approx(100)
@@ -51,6 +49,37 @@ def test_the_confidence_is_calibrated_where_it_can_be(scenes, fit):
     # Terms keep their meaning: the first one is a margin, of which more is better.
     assert min(fit.weights[term_names()[0]]) > 1
     assert fit.knots == KNOTS
+
+
+def _scene(name, sure, right):
+    count = len(sure)
+    evidence = Evidence(
+        np.zeros((count, TERMS)), np.where(right, 0.0, 9.0), np.ones(count), np.ones(count),
+        np.zeros(count, int), np.array(count),
+    )  # fmt: skip
+    return Scene("generated", name, False, evidence), np.log(sure / (1 - sure))
+
+
+def test_what_few_scenes_tell_apart_is_pooled():
+    generator = np.random.default_rng(5)
+    made = []
+    for number in range(12):
+        # Scenes agree above 0.5; below, each has more or less right in every tenth.
+        sure = generator.uniform(0.02, 0.98, 4000)
+        offsets = np.append(generator.uniform(-0.3, 0.3, 5), np.zeros(5))
+        right = generator.random(4000) < sure + offsets[(10 * sure).astype(int)]
+        made.append(_scene(str(number), sure, right))
+    scenes, evidence = zip(*made, strict=True)
+    none = np.tile(KNOTS, (len(KINDS), 1))
+    before, after = pool(scenes, pixels_of(scenes), evidence, none, largest_error=0.03)
+    assert np.all(np.diff(before) > 0)
+    assert np.all(np.diff(after) > 0)
+    pooled = np.interp(np.linspace(0.05, 0.95, 19), before, after).round(2)
+    assert len(set(pooled[:9])) < len(set(pooled[10:]))
+    np.testing.assert_allclose(pooled[10:], np.linspace(0.55, 0.95, 9), atol=0.1)
+    # Whatever the scenes agree on stays as fine as it is.
+    fine = pool(scenes, pixels_of(scenes), evidence, none, largest_error=1.0)
+    assert len(fine[0]) > len(before)
 
 
 def test_tenths_count_by_weight():
@@ -66,4 +95,4 @@ def test_stored_fits_are_read_again(tmp_path, fit):
     before = dict(read_fits(path))
     write_fits({JOINT: fit, "of no model": fit}, path)
     assert read_fits(path) == {**before, JOINT: fit}
-    assert max(map(len, path.read_text(encoding="utf-8").splitlines())) < 130
+    assert path.read_text(encoding="utf-8").count("\n") < 80 * len(before)  # a term is a line

@@ -49,22 +49,28 @@ def read_fits(path: Path) -> Mapping[str, ConfidenceFit]:
     return fits
 
 
-def _fit(model: Any, intercepts: Any, weights: Any, knots: Any, calibration: Any) -> ConfidenceFit:
+def _fit(
+    model: Any, intercepts: Any, weights: Any, knots: Any, calibration: Any, steps: Any
+) -> ConfidenceFit:
     """A fit as it is stored, checked."""
     if not isinstance(model, str):
         raise ValueError("a fit has no model")
     if list(weights) != term_names():
         raise ValueError(f"the fit of {model} has other terms")
+    before, after = steps
     fit = ConfidenceFit(
         model,
         _numbers(intercepts, len(KINDS)),
         {name: _numbers(values, len(KINDS)) for name, values in weights.items()},
         _numbers(knots, len(knots)),
         tuple(_numbers(values, len(knots)) for values in calibration),
+        (_numbers(before, len(before)), _numbers(after, len(before))),
     )
-    lines = (fit.knots, *fit.calibration)
+    lines = (fit.knots, *fit.calibration, *fit.steps)
     if len(fit.calibration) != len(KINDS) or not all(a < b for x in lines for a, b in pairwise(x)):
         raise ValueError(f"the calibration of {model} does not rise")
+    if not 0 <= fit.steps[1][0] <= fit.steps[1][-1] <= 1:
+        raise ValueError(f"the steps of {model} are no probabilities")
     return fit
 
 
