@@ -233,23 +233,9 @@ def _normalise_kernel(dtype: str) -> Kernel:
 def mutual_forward(
     f: Any, log_sums: Any, right_width: int, disparities: np.ndarray
 ) -> cudalib.DeviceArray:
-    """Costs of both views' softmax, in place of those of the left one.
+    """Costs of both views' softmax, in f; arguments as `mutual_cpu.mutual_forward`'s.
 
-    Parameters
-    ----------
-    f
-        ``-softmax(s)`` (H, W, K) of `correlation_forward`; becomes ``-sqrt(p0 p1)``.
-    log_sums
-        (H, W), its ``log(sum(exp(s)))``.
-    right_width
-        V, the columns of the right view.
-    disparities
-        As in `correlation_forward`.
-
-    Returns
-    -------
-    right_log_sums
-        (H, V), the same of the right pixels; for `mutual_backward`.
+    Returns right_log_sums (H, V).
     """
     height, width, label_count = f.shape
     log_sums = cudalib.to_device(log_sums, f.dtype)
@@ -323,15 +309,7 @@ def _gradient_kernel(dtype: str) -> Kernel:
 def mutual_backward(
     f: Any, df: Any, log_sums: Any, right_log_sums: Any, disparities: np.ndarray
 ) -> cudalib.DeviceArray:
-    """Gradient ds (H, W, K) of the scores from that of the costs.
-
-    Parameters
-    ----------
-    f, df
-        What `mutual_forward` made of its costs, and dL/df; (H, W, K).
-    log_sums, right_log_sums, disparities
-        As in `mutual_forward`.
-    """
+    """Gradient ds (H, W, K) of the scores; arguments as `mutual_cpu.mutual_backward`'s."""
     f, df = cudalib.to_device(f), cudalib.to_device(df, f.dtype)
     log_sums, right_log_sums = (cudalib.to_device(x, f.dtype) for x in (log_sums, right_log_sums))
     height, width, label_count = f.shape
