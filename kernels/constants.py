@@ -6,6 +6,13 @@ Numba caches compiled functions by the date of their own file: after a change he
 
 from __future__ import annotations
 
+# ---------------------------------------------------------------- both views' softmax
+
+# A right pixel's softmax divides by at least so much, beside the largest such sum of its row: the
+# exponential function of 32 bits ends a little further.  The scores of our networks differ by 25
+# at most.
+SMALLEST_SUM = 1e-30
+
 # ---------------------------------------------------------------- edge weights
 
 LUMA = (0.2989, 0.5870, 0.1140)  # weights of red, green and blue

@@ -25,6 +25,11 @@ class LabelPositions(NamedTuple):
         return int(self.offsets.size)
 
     @property
+    def nearest(self) -> np.ndarray:
+        """Offset of the nearest pixel (K,), int32, descending; of two the right one."""
+        return self.offsets + (self.fractions >= 0.5).astype(np.int32)
+
+    @property
     def reach(self) -> int:
         """1 if some label is interpolated between two pixels, else 0."""
         return self.highest - int(self.offsets[0])

@@ -17,15 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from .constants import SMALLEST_SUM
 from .cpu import buffers
 from .cpu.jit import compiled
 from .cpu.workers import run_rows
 from .label_positions import label_positions
 
-# A softmax divides by at least so much, beside the largest such sum of its row: the exponential
-# function of 32 bits ends a little further.  The scores of our networks differ by 25 at most.
-_SMALLEST = 1e-30
-_FURTHEST = log(_SMALLEST)
+_FURTHEST = log(SMALLEST_SUM)
 
 # The right row is kept from right to left: label k of pixel x matches ``start - x + steps[k]``
 # there, so that neighbouring labels are neighbours in memory.
@@ -63,7 +61,7 @@ def _normalise(
                     if 0 <= at + steps[k] < other:
                         sums[at + steps[k]] += share * costs[k]
         for r in range(other):
-            total = max(sums[r], number(_SMALLEST))
+            total = max(sums[r], number(SMALLEST_SUM))
             right_log_sums[y, other - 1 - r] = largest + log(total)
             sums[r] = number(1) / np.sqrt(total)
         for x in range(width):
@@ -113,9 +111,8 @@ def mutual_forward(
 def _matches(disparities: np.ndarray, right_width: int) -> tuple[Any, int]:
     """``steps`` (K,) and ``start``: label k matches ``start - x + steps[k]`` of a reversed row."""
     positions = label_positions(disparities, np.float64)
-    nearest = positions.offsets + (positions.fractions >= 0.5)
-    steps = (nearest[0] - nearest).astype(np.int32)
-    return steps, right_width - 1 - int(nearest[0])
+    nearest = positions.nearest
+    return nearest[0] - nearest, right_width - 1 - int(nearest[0])
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba import int32, uint32
 
+from .constants import SMALLEST_SUM
 from .cuda import cudalib
 from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 from .label_positions import label_positions
@@ -30,9 +31,7 @@ _SUMS = _WARPS * _SEGMENT  # sizes of shared arrays have to be plain constants
 _AHEAD = 4  # left pixels whose costs are read before the first of them is added
 _PIXEL_WARPS = 8  # of a block with a warp for every left pixel
 
-# As `mutual_cpu._SMALLEST`.
-_SMALLEST = 1e-30
-_FURTHEST = log(_SMALLEST)
+_FURTHEST = log(SMALLEST_SUM)
 
 
 @device_function
@@ -145,7 +144,7 @@ def _match_kernel(dtype: str, backward: bool, together: int) -> Kernel:
             if backward:
                 sums[i] = total
             else:
-                total = max(total, real(_SMALLEST))
+                total = max(total, real(SMALLEST_SUM))
                 sums[i] = top + log(total)
                 factors[i] = real(1) / sqrt(total)
 
@@ -169,9 +168,8 @@ def _add_matches(f: Any, other: Any, largest: Any, sums: Any, factors: Any, near
 def _matches(disparities: np.ndarray) -> tuple[Any, int]:
     """``r - x`` of every label (K,), and how many labels at most have the same."""
     positions = label_positions(cudalib.to_host(disparities), np.float64)
-    nearest = positions.offsets + (positions.fractions >= 0.5)
-    together = int(np.unique(nearest, return_counts=True)[1].max())
-    return cudalib.to_device(nearest, np.int32), together
+    together = int(np.unique(positions.nearest, return_counts=True)[1].max())
+    return cudalib.to_device(positions.nearest), together
 
 
 # ---------------------------------------------------------------- forward

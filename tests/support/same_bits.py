@@ -76,10 +76,10 @@ def operation_cases() -> dict[str, Case]:
 
         return case
 
-    def changed(name: str, argument: Any) -> Case:
+    def changed(name: str, *arguments: Any) -> Case:
         def case() -> np.ndarray:
             array = volume.copy()
-            getattr(cpu, name)(array, argument)
+            getattr(cpu, name)(array, *arguments)
             return array
 
         return case
@@ -96,6 +96,8 @@ def operation_cases() -> dict[str, Case]:
             cpu.correlation_forward(left, right, d) for d in (disparities, fractions)
         ],
         "softmax_backward": lambda: cpu.softmax_backward(volume, dvolume),
+        "mutual_forward": changed("mutual_forward", wx, volume.shape[1], disparities),
+        "mutual_backward": lambda: cpu.mutual_backward(volume, dvolume, wx, wy, disparities),
         "scores_backward": lambda: [
             cpu.scores_backward(dvolume, left, right, d) for d in (disparities, fractions)
         ],
