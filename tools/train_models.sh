@@ -98,12 +98,15 @@ with_learned_edges general 3 48 0.04 "${gently[@]}" --infer-unknown
 network kitti-3-unary kitti 150 0.03 --init "$runs/general-3-unary/best.h5"
 through_the_crf kitti 3 40 0.04
 with_learned_edges kitti 3 24 0.02 "${gently[@]}" --infer-unknown --validate-every 8
-# What ships since 18 November: with a pyramid, under the edges that were learnt without one.
+# What ships since 18 November: with a pyramid, under the edges that were learnt without one, and with
+# the softmax of both views.
 network general-7-pyramid-unary general 1266 0.02 --seed 21 --pyramid 2 --optimizer muon \
   --init "$runs/general-7-full/best.h5"
-stage general-7-pyramid crf "${general[@]}" --init "$runs/general-7-pyramid-unary/best.h5" --keep-edges
+stage general-7-pyramid crf "${general[@]}" --init "$runs/general-7-pyramid-unary/best.h5" --softmax mutual --keep-edges
 network kitti-7-pyramid-unary kitti 600 0.012 --seed 31 --optimizer muon \
   --init "$runs/general-7-pyramid/best.h5"
-stage kitti-7-pyramid crf "${kitti[@]}" --init "$runs/kitti-7-pyramid-unary/best.h5" --keep-edges
-stage general-3-pyramid crf "${general_grid[@]}" --init "$runs/general-3-full/best.h5" --pyramid 2 --keep-edges
-stage kitti-3-pyramid crf "${kitti_grid[@]}" --init "$runs/kitti-3-full/best.h5" --pyramid 2 --keep-edges
+stage kitti-7-pyramid crf "${kitti[@]}" --init "$runs/kitti-7-pyramid-unary/best.h5" --softmax mutual --keep-edges
+stage general-3-pyramid crf "${general_grid[@]}" --init "$runs/general-3-full/best.h5" --pyramid 2 --softmax mutual --keep-edges
+stage kitti-3-pyramid crf "${kitti_grid[@]}" --init "$runs/kitti-3-full/best.h5" --pyramid 2 --softmax mutual --keep-edges
+stage middlebury-7-mutual crf "${middlebury_grid[@]}" --init "$runs/middlebury-7-full/best.h5" --softmax mutual --keep-edges
+stage middlebury-3-mutual crf "${middlebury_grid[@]}" --init "$runs/middlebury-3-full/best.h5" --softmax mutual --keep-edges
