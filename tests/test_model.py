@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from support.networks import stereo_model
 
+from hybridstereo.edges import edges_forward, edges_input
 from hybridstereo.errors import ModelError
 from hybridstereo.features import ConvLayer
 from hybridstereo.io.weights import WeightFile
-from hybridstereo.model import StereoModel
+from hybridstereo.model import StereoModel, scale_edges
 
 
 @pytest.mark.parametrize("edge_model", ["contrast", "cnn"])
@@ -87,3 +88,14 @@ def test_paper_parameter_count():
     model = StereoModel(tuple(unary), tuple(pairwise))
     assert model.parameter_count == 282_248
     assert replace(model, pairwise=()).parameter_count == 243_400
+
+
+def test_edges_are_scaled_by_direction(backend, rng):
+    model, image = stereo_model(rng, "cnn"), rng.random((5, 7, 3)).astype(np.float32)
+    scaled = scale_edges(model, 2.0, 0.5)
+    before, after = (
+        edges_forward(backend, backend.to_device(edges_input(image, x.edges)), x.edges)
+        for x in (model, scaled)
+    )
+    np.testing.assert_allclose(after.wx, 2.0 * np.asarray(before.wx), rtol=1e-5)
+    np.testing.assert_allclose(after.wy, 0.5 * np.asarray(before.wy), rtol=1e-5)

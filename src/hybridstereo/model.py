@@ -315,3 +315,16 @@ def on_host(model: StereoModel, backend: Backend) -> StereoModel:
 def with_config(model: StereoModel, **changes: object) -> StereoModel:
     """The same networks with some configuration values changed."""
     return replace(model, config=replace(model.config, **changes))  # type: ignore[arg-type]
+
+
+def scale_edges(model: StereoModel, wx_factor: float, wy_factor: float) -> StereoModel:
+    """The model with other weights of edges to the right and downwards.
+
+    The last layer of a Pairwise-CNN is linear and has a channel for each direction, so it takes
+    the factors.
+    """
+    *hidden, last = model.pairwise
+    factors = np.array([wx_factor, wy_factor], last.weight.dtype)
+    bias = None if last.bias is None else last.bias * factors
+    scaled = ConvLayer(last.weight * factors[:, np.newaxis, np.newaxis, np.newaxis], bias)
+    return StereoModel(model.unary, (*hidden, scaled), model.config)

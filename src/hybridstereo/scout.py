@@ -15,13 +15,31 @@ import numpy as np
 from . import kernels
 from .clock import StageClock
 from .kernels import Backend
-from .model import StereoModel, with_config
+from .model import StereoModel, scale_edges, with_config
 from .models.zoo import SCOUT_MODEL, load_model
 from .options import MatchOptions
 from .pipeline import Pipeline
 from .search_range import CoarseMatch, CoarseViews, believed, coarse_views
 
 _KEPT = 2  # a pair, and the same with its views exchanged
+
+
+# What says that a pair is bad, and how far a range reaches, was fitted to the left softmax and to
+# edges that count the same in both directions: what the model has instead, taken back.
+_WX_FACTOR, _WY_FACTOR, _PENALTY_FACTOR = 1 / 2, 1 / 0.7, 1.25
+
+
+def _plain(model: StereoModel) -> StereoModel:
+    """The model for small views, of which coarser levels would say nothing more."""
+    config = model.config
+    return with_config(
+        scale_edges(model, _WX_FACTOR, _WY_FACTOR),
+        softmax="left",
+        half_weight=0.0,
+        quarter_weight=0.0,
+        p1=_PENALTY_FACTOR * config.p1,
+        p2=_PENALTY_FACTOR * config.p2,
+    )
 
 
 class _SmallModel:
@@ -36,9 +54,7 @@ class _SmallModel:
         """The model and its stages on the device."""
         with self._loading:
             if self._loaded is None:
-                # The views are small already; coarser levels of them would say nothing more.
-                plain = {"half_weight": 0.0, "quarter_weight": 0.0}
-                model = with_config(load_model(SCOUT_MODEL), **plain)
+                model = _plain(load_model(SCOUT_MODEL))
                 self._loaded = model, Pipeline(model, self._backend)
             return self._loaded
 

@@ -83,6 +83,7 @@ def _other_edges_and_labels(on: Backend) -> None:
     on.magnitude_forward(on.to_device(_volume(2)), 1.0)
     volume = on.to_device(_volume())
     on.argmin(volume)
+    on.mutual_forward(volume, on.to_device(_map()), _WIDTH, np.arange(_LABELS) / 2)
     on.carry_into(on.to_device(_volume()), volume, volume, 0.5)
 
 

@@ -141,6 +141,7 @@ CHOICES = {
     ("stream", "method"): "hybridstereo.model:METHODS",
     ("stream", "range_mode"): "hybridstereo.sequence:RANGE_MODES",
     ("rectify", "unit"): "hybridstereo.rig:UNITS",
+    ("train", "softmax"): "hybridstereo.model:SOFTMAXES",
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",

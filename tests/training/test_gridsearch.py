@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from hybridstereo.datasets import Dataset, Sample, StereoPair
 from hybridstereo.datasets.loader import PairCache
-from hybridstereo.edges import edges_forward, edges_input
 from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import load_model
@@ -62,17 +60,6 @@ def test_edges_are_kept_if_asked_for(backend, data):
     }  # fmt: skip
     assert {(x["wx_factor"], x["wy_factor"]) for x in table} > {(1.0, 1.0), (2.0, 0.7)}
     assert 10 < len(table) <= gridsearch.plan_length(model, keep_edges=True)
-
-
-def test_edges_are_scaled_by_direction(backend, data):
-    cache, samples = data
-    model, image = load_model("general-fast"), cache.load(samples[0]).left
-    scaled = gridsearch.scale_edges(model, 2.0, 0.5)
-    before, after = (
-        edges_forward(backend, edges_input(image, x.edges), x.edges) for x in (model, scaled)
-    )
-    np.testing.assert_allclose(after.wx, 2.0 * before.wx, rtol=1e-5)
-    np.testing.assert_allclose(after.wy, 0.5 * before.wy, rtol=1e-5)
 
 
 def test_the_best_imitation_wins(backend, data):

@@ -14,10 +14,9 @@ from ..datasets import Sample, StereoPair
 from ..datasets.loader import PairCache
 from ..engines.ranks import Alone, Ranks, interleaved, own_part
 from ..evaluation.protocol import SceneScores
-from ..features import ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange
-from ..model import PYRAMID, StereoModel, with_config
+from ..model import PYRAMID, StereoModel, scale_edges, with_config
 from ..options import MatchOptions
 from ..pyramid import pyramid_forward
 from ..stereo import Stereo
@@ -206,19 +205,6 @@ def _at(model: StereoModel, point: GridPoint) -> StereoModel:
     model = with_config(model, **config)
     factors = [point.get(name, 1.0) for name in _FACTORS]
     return model if factors == [1.0, 1.0] else scale_edges(model, *factors)
-
-
-def scale_edges(model: StereoModel, wx_factor: float, wy_factor: float) -> StereoModel:
-    """The model with other weights of edges to the right and downwards.
-
-    The last layer of a Pairwise-CNN is linear and has a channel for each direction, so it takes
-    the factors.
-    """
-    *hidden, last = model.pairwise
-    factors = np.array([wx_factor, wy_factor], last.weight.dtype)
-    bias = None if last.bias is None else last.bias * factors
-    scaled = ConvLayer(last.weight * factors[:, np.newaxis, np.newaxis, np.newaxis], bias)
-    return StereoModel(model.unary, (*hidden, scaled), model.config)
 
 
 def _lowest(
