@@ -11,7 +11,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from hybridstereo import kernels
 from hybridstereo.datasets import StereoPair
 from hybridstereo.datasets.pair import truth_pair
 from hybridstereo.evaluation.baselines import OpenCvMethod
@@ -21,7 +20,8 @@ from hybridstereo.evaluation.report.pictures import color_range, error_codes, er
 from hybridstereo.evaluation.scenes import Scene
 from hybridstereo.io.color import colorize
 from hybridstereo.io.images import write_image
-from hybridstereo.models.zoo import DEFAULT_MODEL, load_model
+from hybridstereo.models.zoo import DEFAULT_MODEL
+from hybridstereo.stereo import Stereo
 from hybridstereo.synthetic import Photometric, SceneOptions, generate_scene, quantised
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
@@ -65,10 +65,9 @@ def page(pair: StereoPair, methods: dict[str, Method]) -> np.ndarray:
 
 def main() -> None:
     """Draw and write."""
-    backend = kernels.select("cpu")
     methods: dict[str, Method] = {
         "SGBM": OpenCvMethod("sgbm-hh", "middlebury"),
-        f"hstereo, model {DEFAULT_MODEL}": ModelMethod("", load_model(DEFAULT_MODEL), backend),
+        f"hstereo, model {DEFAULT_MODEL}": ModelMethod("", Stereo(DEFAULT_MODEL, "cpu")),
     }
     FOLDER.mkdir(exist_ok=True)
     for number, seed in enumerate(SEEDS, 1):
