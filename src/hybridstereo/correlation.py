@@ -45,7 +45,8 @@ def softmax_backward(
     """Gradient of the scores (H, W, K) from that of the matching costs."""
     if not kept:
         return backend.softmax_backward(costs, dcosts)
-    return backend.mutual_backward(costs, dcosts, *kept, label_range.disparities)
+    log_sums, of_right = kept
+    return backend.mutual_backward(costs, dcosts, log_sums, of_right, label_range.disparities)
 
 
 def correlation_backward(
