@@ -29,7 +29,8 @@ def test_volume_equals_naive(backend, rng, disparities, width, channels):
     volume = backend.correlation_forward(left, right, disparities)
     expected = naive.unary_cost(naive.scores(left, right, disparities))
     assert volume.shape == (3, width, disparities.size)
-    np.testing.assert_allclose(volume, expected, atol=2e-6)
+    # Scores of 19 normal products reach 20, which float32 knows to 1e-6.
+    np.testing.assert_allclose(volume, expected, atol=4e-6)
 
 
 @pytest.mark.parametrize("disparities", RANGES.values(), ids=RANGES.keys())
