@@ -19,7 +19,7 @@ import numpy as np
 
 from .constants import SMALLEST_SUM
 from .cpu import buffers
-from .cpu.jit import compiled
+from .cpu.jit import compiled, part
 from .cpu.workers import run_rows
 from .label_positions import label_positions
 
@@ -27,6 +27,17 @@ _FURTHEST = log(SMALLEST_SUM)
 
 # The right row is kept from right to left: label k of pixel x matches ``start - x + steps[k]``
 # there, so that neighbouring labels are neighbours in memory.
+
+
+@part()
+def _matched(costs: Any, row: Any, at: int) -> Any:
+    """The costs (K,) of a pixel that have a match in a reversed row (V,), and its part there.
+
+    Label 0 matches ``at``, and each label the pixel behind that of the label before.
+    """
+    low = min(max(-at, 0), costs.size)
+    matched = costs[low : max(min(row.size - at, costs.size), low)]
+    return matched, row[at + low : at + low + matched.size]
 
 
 @compiled(nogil=True, error_model="numpy", fastmath={"contract"})
@@ -51,9 +62,7 @@ def _normalise(
             costs, at = f[y, x], start - x
             share = number(-exp(max(log_sums[y, x] - largest, _FURTHEST)))
             if steps is None:
-                low = min(max(-at, 0), count)
-                matched = costs[low : max(min(other - at, count), low)]
-                of_right = sums[at + low : at + low + matched.size]
+                matched, of_right = _matched(costs, sums, at)
                 for k in range(matched.size):
                     of_right[k] += share * matched[k]
             else:
@@ -68,9 +77,7 @@ def _normalise(
             costs, at = f[y, x], start - x
             share = number(exp(0.5 * max(log_sums[y, x] - largest, _FURTHEST)))
             if steps is None:
-                low = min(max(-at, 0), count)
-                matched = costs[low : max(min(other - at, count), low)]
-                of_right = sums[at + low : at + low + matched.size]
+                matched, of_right = _matched(costs, sums, at)
                 for k in range(matched.size):
                     matched[k] *= share * of_right[k]
             else:
