@@ -51,6 +51,7 @@ LAYERS = (
     {"pipeline"},
     {"scout"},
     {"stereo"},
+    {"overlap", "crew"},
     {"sequence", "opencv_matcher", "warmup"},
     {"evaluation", "bench", "batch", "streams"},
     {"training"},  # validates by the rules of the evaluation

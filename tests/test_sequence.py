@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from support.videofiles import DISPARITIES, scenes, views_of
 
+from hybridstereo import crew
 from hybridstereo.errors import InputError
+from hybridstereo.kernels import max_threads
 from hybridstereo.labels import LabelRange
 from hybridstereo.sequence import StereoSequence, shown_range
 from hybridstereo.stereo import Stereo
@@ -36,6 +38,44 @@ def test_without_a_warm_start_frames_are_those_of_match(stereo, pairs):
     for pair, result in zip(pairs, matched(stereo, pairs, disparities=DISPARITIES), strict=True):
         alone = stereo.match(*pair, disparities=DISPARITIES)
         assert result.disparity.tobytes() == alone.disparity.tobytes()
+
+
+@pytest.mark.parametrize("options", [{"disparities": DISPARITIES}, {}])
+def test_frames_side_by_side_are_those_one_after_the_other(stereo, pairs, options):
+    several = Stereo(stereo.model, "cpu", max_threads())
+    found = list(StereoSequence(several, **options).match_all(2 * pairs, at_once=None))
+    for one, other in zip(2 * matched(stereo, pairs, **options), found, strict=True):
+        assert one.label_range == other.label_range
+        assert one.disparity.tobytes() == other.disparity.tobytes()
+
+
+def test_no_frames(stereo):
+    assert list(StereoSequence(stereo).match_all([], at_once=None)) == []
+
+
+@pytest.mark.parametrize("options", [{"warm_start": True}, {"range_mode": "tracked"}])
+def test_frames_that_need_the_one_before_are_not_matched_side_by_side(stereo, pairs, options):
+    sequence = StereoSequence(stereo, **options)
+    assert not sequence.independent
+    with pytest.raises(InputError, match="one after the other"):
+        next(sequence.match_all(pairs, at_once=2))
+
+
+def test_memory_counts_for_frames_side_by_side(stereo, pairs, monkeypatch):
+    """With room for one only, each is matched by all threads."""
+    monkeypatch.setattr(crew, "usable_memory", lambda *_: (1, False))
+    threads = []
+    real = Stereo.match
+
+    def watched(self, *views, **options):
+        threads.append(self.threads)
+        return real(self, *views, **options)
+
+    monkeypatch.setattr(Stereo, "match", watched)
+    several = Stereo(stereo.model, "cpu", max_threads())
+    frames = StereoSequence(several, disparities=DISPARITIES, scale=2)
+    assert len(list(frames.match_all(pairs, at_once=None))) == len(pairs)
+    assert threads == [max_threads()] * len(pairs)
 
 
 def test_a_still_scene_comes_nearer_to_the_optimum_with_every_frame(stereo, pairs):

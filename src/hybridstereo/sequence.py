@@ -7,14 +7,21 @@ Dual_MM can start from the dual variables that it left (docs/streams.md says wha
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Iterable
+from dataclasses import fields
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from .clock import OnStage
+from .crew import Crew, map_memory
 from .crf import WarmStart
 from .errors import InputError
 from .io.pixels import ChannelOrder, as_image
 from .labels import LabelRange
+from .options import MatchOptions
+from .overlap import overlapped
 from .result import RangeOrigin, StereoResult
 from .stereo import Stereo
 
@@ -93,6 +100,84 @@ class StereoSequence:
         self, left: np.ndarray, right: np.ndarray, *, channels: ChannelOrder = "rgb"
     ) -> StereoResult:
         """The map of the next frame; arguments and errors as for `Stereo.match`."""
+        return self._match(self.stereo, left, right, channels)
+
+    def match_all(
+        self,
+        frames: Iterable[tuple[np.ndarray, np.ndarray]],
+        *,
+        at_once: int | None = 1,
+        channels: ChannelOrder = "rgb",
+    ) -> Generator[StereoResult, None, None]:
+        """The maps of frames, in their order.
+
+        Parameters
+        ----------
+        frames
+            Left and right views, taken as they are needed.
+        at_once
+            How many frames are matched at a time, as far as the memory allows; None: as many as
+            there are cores, or queues of a GPU.  Each has its share of the threads, so that more
+            frames are matched in a second and each takes longer; the maps are the same.  More than
+            one needs frames that are `independent`.
+        channels
+            As for `Stereo.match`.
+
+        Raises
+        ------
+        InputError
+            If ``at_once`` does not suit the sequence.
+        StereoError
+            As for `Stereo.match`, after the maps before.
+        """
+        if at_once != 1 and not self.independent:
+            raise InputError(
+                "Frames that start from the one before are matched one after the other",
+                "Leave out `at_once`, or match with a fixed range and a cold start",
+            )
+        rest = iter(frames)
+        for left, right in rest:
+            yield self.match(left, right, channels=channels)
+            if at_once != 1:
+                break  # the labels of all others are known now
+        else:
+            return
+        with Crew(self.stereo, self.options.get("max_memory"), at_once) as crew:
+
+            def match(frame: tuple[np.ndarray, np.ndarray]) -> StereoResult:
+                with crew.place(partial(self._need, frame[0])) as stereo:
+                    return self._match(stereo, *frame, channels, crew.go_on)
+
+            yield from overlapped(rest, _same, match, _same, 1, crew.size, crew.stop)
+
+    def _need(self, left: np.ndarray, stereo: Stereo, on_device: bool, threads: int | None) -> int:
+        """Bytes that a frame takes at its peak, once the labels are known."""
+        assert self._labels is not None
+        known = {field.name for field in fields(MatchOptions)} & self.options.keys()
+        options = MatchOptions(**{name: self.options[name] for name in known})
+        return map_memory(
+            stereo,
+            on_device,
+            threads,
+            options.resolved(stereo.model.config),
+            (left.shape[0], left.shape[1]),
+            self._labels,
+            self.options.get("scale", 1),
+        )
+
+    @property
+    def independent(self) -> bool:
+        """Whether no frame depends on the one before, but for the labels of the first."""
+        return self.range_mode == "fixed" and self._warm is None
+
+    def _match(
+        self,
+        stereo: Stereo,
+        left: np.ndarray,
+        right: np.ndarray,
+        channels: ChannelOrder,
+        on_stage: OnStage | None = None,
+    ) -> StereoResult:
         if self._warm is not None:
             self._warm.share = self._resemblance(left, channels)
         given = dict(self.options)
@@ -100,7 +185,9 @@ class StereoSequence:
             for name in ("disparities", "min_disparity", "step", "paper_labels"):
                 given.pop(name, None)
             given["labels"] = self._labels
-        result = self.stereo.match(left, right, **given, channels=channels, warm=self._warm)
+        result = stereo.match(
+            left, right, **given, channels=channels, warm=self._warm, on_stage=on_stage
+        )
         if self._labels is None:
             self._origin = result.range_from
         self._labels = self._labels_after(result, left, right, channels)
@@ -140,6 +227,10 @@ class StereoSequence:
             return 0.0
         change = float(np.mean(np.abs(samples - before)))
         return max(0.0, 1.0 - change / _UNRELATED)
+
+
+def _same(item: Any) -> Any:
+    return item
 
 
 def shown_range(disparity: np.ndarray, labels: LabelRange) -> LabelRange:

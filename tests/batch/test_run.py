@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from hybridstereo import crew
+from hybridstereo.batch import run
 from hybridstereo.batch.folders import pairs_below
 from hybridstereo.batch.outputs import ColorFile, CostsFile, DisparityFile, MinorantFile
-from hybridstereo.batch.run import overlapped, run_pairs
-from hybridstereo.batch.work import PairWork, process_pair
+from hybridstereo.batch.run import match_in, run_pairs
+from hybridstereo.batch.work import PairWork, load_pair, match_pair, process_pair
+from hybridstereo.crew import Crew, StoppedError
 from hybridstereo.errors import InputError, OutputError
 from hybridstereo.io.disparity import read_disparity
+from hybridstereo.kernels import max_threads
 from hybridstereo.options import MatchOptions
+from hybridstereo.stereo import Stereo
 
 
 @pytest.fixture
@@ -109,91 +113,38 @@ def test_names_are_refused_before_the_work(tmp_path, output, error):
         output.check(str(tmp_path))
 
 
-# --- the overlap itself -------------------------------------------------------------------------
+# --- several pairs at a time ------------------------------------------------------------------
 
 
-def test_order_is_kept():
-    results = overlapped(range(20), lambda x: x + 1, lambda x: x * 10, lambda x: x + 5)
-    assert list(results) == [10 * (x + 1) + 5 for x in range(20)]
+several_threads = pytest.mark.skipif(max_threads() < 2, reason="one core")
 
 
-def test_reading_and_writing_go_on_while_computing():
-    next_is_read, first_is_written = threading.Event(), threading.Event()
+@several_threads
+@pytest.mark.parametrize("limit", [None, 0])  # bytes: enough, or too few for two at a time
+def test_maps_are_the_same(census, pairs_folder, work, monkeypatch, tmp_path, limit):
+    monkeypatch.setattr(crew, "usable_memory", lambda *_: (limit, False))
+    threads = []
+    real = match_pair
 
-    def read(item):
-        if item == 1:
-            next_is_read.set()
-        return item
+    def watched(stereo, *arguments):
+        threads.append(stereo.threads)
+        return real(stereo, *arguments)
 
-    def compute(item):
-        if item == 0:
-            assert next_is_read.wait(30)
-        if item == 1:
-            assert first_is_written.wait(30)
-        return item
-
-    def write(item):
-        if item == 0:
-            first_is_written.set()
-        return item
-
-    assert list(overlapped(range(3), read, compute, write)) == [0, 1, 2]
-
-
-def test_results_are_told_while_the_next_item_is_awaited():
-    go_on = threading.Event()
-
-    def slow():
-        yield 1
-        assert go_on.wait(30)
-        yield 2
-
-    results = overlapped(slow(), int, int, int)
-    assert next(results) == 1
-    go_on.set()
-    assert list(results) == [2]
+    monkeypatch.setattr(run, "match_pair", watched)
+    stereo = Stereo(census.model, census.backend, 2)
+    outcomes = list(run_pairs(stereo, pairs_below(pairs_folder), work))
+    assert [x.status for x in outcomes] == ["done", "done", "failed", "done"]
+    assert sorted(threads) == ([1, 1, 1] if limit is None else [2, 2, 2])
+    for name in "abd":
+        left, right = (str(pairs_folder / side / f"{name}.png") for side in ("left", "right"))
+        expected = census.match(left, right, disparities=8).disparity
+        np.testing.assert_array_equal(read_disparity(tmp_path / "out" / f"{name}.pfm"), expected)
 
 
-def test_few_items_are_held():
-    held, most = set(), 0
-    lock = threading.Lock()
-
-    def read(item):
-        nonlocal most
-        with lock:
-            held.add(item)
-            most = max(most, len(held))
-        return item
-
-    def write(item):
-        with lock:
-            held.discard(item)
-
-    list(overlapped(range(100), read, lambda x: x, write, ahead=2))
-    assert most <= 2 + 1 + 3
-
-
-@pytest.mark.parametrize("step", ["items", "read", "compute", "write"])
-def test_an_exception_comes_after_the_results_before_it(step):
-    def fails(name):
-        def function(item):
-            if item == 3 and name == step:
-                raise ValueError(name)
-            return item
-
-        return function
-
-    items = (fails("items")(x) for x in range(6))
-    results = overlapped(items, fails("read"), fails("compute"), fails("write"))
-    assert [next(results) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match=step):
-        next(results)
-
-
-def test_what_is_computed_is_written_when_the_caller_stops():
-    written = []
-    results = overlapped(range(10), int, int, lambda x: written.append(x) or x)
-    assert next(results) == 0
-    results.close()
-    assert written == list(range(len(written)))
-    assert threading.active_count() < 50
+@several_threads
+def test_what_nobody_waits_for_ends(census, pairs_folder, work):
+    with Crew(Stereo(census.model, census.backend, 2)) as members:
+        loaded = load_pair(work, next(iter(pairs_below(pairs_folder))))
+        members.stop()
+        with pytest.raises(StoppedError):
+            match_in(members, work, loaded)

@@ -86,6 +86,7 @@ UNTIED = {
     ("stream", "outputs"): "sinks",
     ("stream", "show"): "a sink",
     ("stream", "layout"): "None tells no flag from one; the library says 'two'",
+    ("stream", "at_once"): "None: what suits the stream; the library matches one at a time",
     ("stream", "frames"): "the limit of run_stream",
     ("stream", "fps"): "the rate of the source and of a video",
     ("stream", "color_range"): "the span of streams.sinks.Colors",

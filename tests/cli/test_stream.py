@@ -65,6 +65,26 @@ def test_images_to_maps_video_and_json(folder, frames, monkeypatch, tmp_path):
         assert wrong.mean() < 0.25
 
 
+def test_several_at_once_are_the_same_in_order(folder, monkeypatch, tmp_path):
+    maps = {}
+    for number in ("1", "2"):
+        target = tmp_path / number
+        result = run(folder, monkeypatch, "left", "right", "-o", f"{target}/", "--at-once", number)
+        assert result.exit_code == 0, result.output
+        maps[number] = [path.read_bytes() for path in sorted(target.iterdir())]
+    assert len(maps["1"]) == 3
+    assert maps["1"] == maps["2"]
+
+
+def test_frames_that_need_the_one_before_are_one_at_a_time(folder, monkeypatch, tmp_path):
+    options = ["-o", f"{tmp_path}/maps/", "--warm-start"]
+    result = run(folder, monkeypatch, "left", "right", *options, "--at-once", "2")
+    assert result.exit_code == 2
+    assert "leave out --at-once" in result.stderr
+    assert not (tmp_path / "maps").exists()
+    assert run(folder, monkeypatch, "left", "right", *options).exit_code == 0
+
+
 def test_raw_frames_on_standard_output(folder, monkeypatch, tmp_path):
     maps = str(tmp_path / "%d.png")
     result = run(folder, monkeypatch, "both.avi", "--side-by-side", "-o", "-", "-o", maps)

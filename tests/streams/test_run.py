@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -38,12 +39,23 @@ class Matcher:
     def __init__(self, before=lambda number: None):
         self._before = before
 
-    def match(self, left, right):
-        number = int(left[0, 0, 0])
-        self._before(number)
-        disparity = np.full(left.shape[:2], number, np.float32)
-        labels = LabelRange(0.0, 8 if number < 2 else 16)
-        return StereoResult(disparity, disparity, labels, None, None, {})
+    def match_all(self, frames, *, at_once):
+        self.at_once = at_once
+        for left, _ in frames:
+            number = int(left[0, 0, 0])
+            self._before(number)
+            disparity = np.full(left.shape[:2], number, np.float32)
+            labels = LabelRange(0.0, 8 if number < 2 else 16)
+            yield StereoResult(disparity, disparity, labels, None, None, {})
+
+
+class AheadMatcher(Matcher):
+    """Takes frames before it gives results, as one does that matches several at a time."""
+
+    def match_all(self, frames, *, at_once):
+        rest = iter(frames)
+        for first in rest:
+            yield from super().match_all([first, *islice(rest, at_once - 1)], at_once=at_once)
 
 
 class Sink:
@@ -72,6 +84,14 @@ def test_every_frame_is_matched_in_order():
     assert [x.done for x in reports] == [1, 2, 3, 4, 5, 6]
     assert 0 <= summary.latency(0.5) <= summary.latency(1.0) <= summary.seconds
     assert summary.rate == pytest.approx(6 / summary.seconds)
+
+
+def test_frames_that_are_matched_together_keep_their_numbers():
+    sink, reports, matcher = Sink(), [], AheadMatcher()
+    summary = run_stream(Frames(7), matcher, [sink], at_once=3, on_frame=reports.append)
+    assert matcher.at_once == 3
+    assert sink.numbers == [x.number for x in reports] == list(range(7))
+    assert summary.frames == 7
 
 
 def test_only_the_newest_frame_counts_with_drop():

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, TypeVar
 
+from ..crew import Crew, map_memory
+from ..errors import StereoError
+from ..labels import LabelRange
+from ..overlap import AHEAD, overlapped
+from ..search_range import widest_range
 from ..stereo import Stereo
-from .crew import Crew
 from .pairs import Pair
-from .work import PairOutcome, PairWork, load_pair, write_pair
-
-AHEAD = 2
-"""Pairs that are read before they are needed, and pairs that wait for being written."""
-
-Source = TypeVar("Source")
-Written = TypeVar("Written")
+from .work import (
+    LoadedPair,
+    MatchResult,
+    PairOutcome,
+    PairWork,
+    labelled,
+    load_pair,
+    match_pair,
+    write_pair,
+)
 
 
 def run_pairs(
@@ -26,7 +30,7 @@ def run_pairs(
     """Match pairs and write their results.
 
     On a CPU several pairs are matched at a time, each on its share of the threads, as far as the
-    memory allows (`hybridstereo.batch.crew`).  The maps are the same bit for bit.
+    memory allows (`hybridstereo.crew`).  The maps are the same bit for bit.
 
     Parameters
     ----------
@@ -57,11 +61,11 @@ def run_pairs(
     >>> for outcome in run_pairs(stereo, pairs_below("scenes"), work):  # doctest: +SKIP
     ...     print(outcome.pair.name, outcome.status, outcome.error)
     """
-    with Crew(stereo, work) as crew:
+    with Crew(stereo, work.max_memory) as crew:
         yield from overlapped(
             pairs,
             partial(load_pair, work),
-            crew.match,
+            partial(match_in, crew, work),
             partial(write_pair, work),
             ahead,
             crew.size,
@@ -69,95 +73,44 @@ def run_pairs(
         )
 
 
-def overlapped(
-    items: Iterable[Source],
-    read: Callable[[Source], Any],
-    compute: Callable[[Any], Any],
-    write: Callable[[Any], Written],
-    ahead: int = AHEAD,
-    at_once: int = 1,
-    on_stop: Callable[[], None] | None = None,
-) -> Iterator[Written]:
-    """``write(compute(read(item)))`` of each item, with all three at work at the same time.
+def match_in(
+    crew: Crew, work: PairWork, loaded: LoadedPair | PairOutcome
+) -> MatchResult | PairOutcome:
+    """As `match_pair`, by a thread of a crew.
 
-    Items are taken and read by one thread, computed by ``at_once`` others (by the caller's own if
-    that is one) and written by others again: OpenCV, the kernels and files let other threads run.
-    Results come in the order of the items, as soon as they are written.  At most ``ahead`` items
-    are read, as many results wait for one before them, and as many are unwritten, beside those
-    that are computed.
-
-    An exception of ``items``, or of one of the functions, is raised after the results before it.
-    When the caller stops, or is interrupted, ``on_stop`` may end what is being computed; what is
-    computed already is still written.
+    Raises
+    ------
+    StoppedError
+        After `Crew.stop`.
     """
-    rest = iter(items)
+    if isinstance(loaded, PairOutcome):
+        return loaded
+    # How many labels costs in a file have is not known before they are read.
+    need = None if loaded.right is None else partial(_need, work, loaded)
+    with crew.place(need) as stereo:
+        return match_pair(stereo, work, loaded, crew.go_on)
 
-    def read_next() -> Any:
-        try:
-            item = next(rest)
-        except StopIteration:
-            return _END
-        return read(item)
 
-    reader = ThreadPoolExecutor(1, "read")
-    computer = ThreadPoolExecutor(at_once, "compute") if at_once > 1 else _CallersThread()
-    writer = ThreadPoolExecutor(ahead, "write")
-    reading: deque[Future[Any]] = deque(reader.submit(read_next) for _ in range(ahead))
-    computing: deque[Future[Any]] = deque()
-    writing: deque[Future[Written]] = deque()
-    failure: Exception | None = None
+def _need(
+    work: PairWork, loaded: LoadedPair, stereo: Stereo, on_device: bool, threads: int | None
+) -> int:
+    """Bytes that matching a pair takes at its peak."""
+    height, width, _ = loaded.left.shape
     try:
-        while reading or computing or writing:
-            # A step takes something on only if the next one has room for it.
-            can_compute = reading and len(computing) < at_once + (ahead if at_once > 1 else 0)
-            can_write = computing and len(writing) <= ahead
-            awaited = [writing[0]] if writing else []
-            awaited += [computing[0]] if can_write else []
-            awaited += [reading[0]] if can_compute else []
-            wait(awaited, return_when=FIRST_COMPLETED)
-            if writing and writing[0].done():
-                yield writing.popleft().result()
-            elif can_write and computing[0].done():
-                try:
-                    writing.append(writer.submit(write, computing.popleft().result()))
-                except Exception as error:
-                    failure = error
-                    reading.clear()
-                    computing.clear()
-            elif can_compute and reading[0].done():
-                try:
-                    loaded = reading.popleft().result()
-                except Exception as error:
-                    loaded, failure = _END, error
-                if loaded is _END:
-                    reading.clear()
-                else:
-                    reading.append(reader.submit(read_next))
-                    computing.append(computer.submit(compute, loaded))
-        if failure is not None:
-            raise failure
-    finally:
-        if on_stop is not None:
-            on_stop()
-        reader.shutdown(wait=False, cancel_futures=True)
-        computer.shutdown(wait=True, cancel_futures=True)
-        for future in computing:
-            if not future.cancelled() and future.exception() is None:
-                writer.submit(write, future.result())
-        writer.shutdown(wait=True)
+        options = work.options.resolved(stereo.model.config)
+        labels = labelled(stereo, options, loaded.stated).get("labels")
+        if labels is None:
+            labels = stereo.label_range(width, options, found=_range(work, loaded, stereo))
+    except StereoError:
+        return 0  # which matching the pair will tell
+    return map_memory(stereo, on_device, threads, options, (height, width), labels, work.scale)
 
 
-class _CallersThread(Executor):
-    """Computes when it is asked to, in the thread that asks."""
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        """The result, which is there already."""
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*arguments, **named))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
-_END = object()
+def _range(work: PairWork, loaded: LoadedPair, stereo: Stereo) -> LabelRange | None:
+    """The range that will be searched, or a longer one; None if the options say it."""
+    if work.options.disparities not in (None, "auto"):
+        return None
+    if work.rectify:  # it is found in the corrected views, which do not exist yet
+        return widest_range(loaded.left.shape[1])
+    assert loaded.right is not None  # such pairs are matched alone
+    return stereo.find_range(loaded.left, loaded.right)  # which is remembered

@@ -115,7 +115,8 @@ def measure_throughput(
         sequence = StereoSequence(stereo, **vars(options))
         source = open_pair(str(folder / "left"), str(folder / "right"))
         try:
-            summary = run_stream(source, sequence, [MapFiles(str(folder / "frames"))])
+            sinks = [MapFiles(str(folder / "frames"))]
+            summary = run_stream(source, sequence, sinks, at_once=None)
         finally:
             source.close()
     return Throughput(count, pairs_seconds, summary.seconds, tuple(summary.latencies))

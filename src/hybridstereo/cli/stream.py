@@ -61,6 +61,14 @@ if TYPE_CHECKING:
     default=False,
     help="Match the newest frame and drop those that came meanwhile; files play at their own pace.",
 )
+@click.option(
+    "--at-once",
+    type=number_type(COUNT),
+    metavar="N",
+    help="Frames matched at the same time, each on its share of the cores: more maps in a second, "
+    "each of them later.  [default: as many as cores for files; 1 for cameras and with --drop, "
+    "--show, --warm-start or a tracked range]",
+)
 @click.option("--frames", type=number_type(COUNT), metavar="N", help="End after N maps.")
 @click.option(
     "--fps",
@@ -120,6 +128,7 @@ def stream(
     show: bool,
     layout: Layout | None,
     drop: bool,
+    at_once: int | None,
     frames: int | None,
     fps: float | None,
     color_range: tuple[float, float] | None,
@@ -151,6 +160,11 @@ def stream(
         raise click.UsageError("Nothing to do: give -o FILE or --show.")
     if as_json and "-" in outputs:
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
+    if at_once not in (None, 1) and (warm_start or range_mode == "tracked"):
+        raise click.UsageError(
+            "Frames that start from the one before are matched one after the other: leave out "
+            "--at-once, or --warm-start and --range tracked."
+        )
     compile_beside(device, threads)
     from ..io.atomic import check_distinct
     from ..sequence import StereoSequence
@@ -177,10 +191,18 @@ def stream(
             max_memory=max_memory,
             **options,
         )
+        if at_once is None and (source.live or drop or show or not sequence.independent):
+            at_once = 1  # a map is wanted soon, or needs the one before
         with Progress() as progress:
             follower = _Follower(progress, source, "-" in outputs)
             summary = run_stream(
-                source, sequence, sinks, drop=drop, limit=frames, on_frame=follower.after
+                source,
+                sequence,
+                sinks,
+                drop=drop,
+                at_once=at_once,
+                limit=frames,
+                on_frame=follower.after,
             )
     finally:
         source.close()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -42,10 +43,12 @@ class Pairs(Protocol):
 
 
 class Matcher(Protocol):
-    """What turns a frame into a map; see `hybridstereo.sequence`."""
+    """What turns frames into maps; see `hybridstereo.sequence`."""
 
-    def match(self, left: np.ndarray, right: np.ndarray) -> StereoResult:
-        """The map of the next frame."""
+    def match_all(
+        self, frames: Iterable[tuple[np.ndarray, np.ndarray]], *, at_once: int | None
+    ) -> Generator[StereoResult, None, None]:
+        """The maps of frames in their order; frames are taken as they are needed."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,7 @@ def run_stream(
     sinks: Sequence[MapSink],
     *,
     drop: bool = False,
+    at_once: int | None = 1,
     limit: int | None = None,
     on_frame: Callable[[FrameReport], None] | None = None,
 ) -> StreamSummary:
@@ -210,6 +214,8 @@ def run_stream(
     drop
         Match the newest frame and drop those that came meanwhile; files are then played at their
         own pace.  Otherwise every frame is matched.
+    at_once
+        How many frames are matched at a time, as ``matcher`` takes it.
     limit
         End after so many maps.
     on_frame
@@ -224,7 +230,7 @@ def run_stream(
     reader = _FrameReader(source, drop)
     reader.start()
     try:
-        _match_all(reader, matcher, sinks, summary, limit, on_frame)
+        _match_all(reader, matcher, sinks, summary, at_once, limit, on_frame)
     except KeyboardInterrupt:
         summary.ending = "interrupted"
     except StopStreamError:
@@ -243,41 +249,50 @@ def _match_all(
     matcher: Matcher,
     sinks: Sequence[MapSink],
     summary: StreamSummary,
+    at_once: int | None,
     limit: int | None,
     on_frame: Callable[[FrameReport], None] | None,
 ) -> None:
+    taken: deque[_Frame] = deque()  # of which there is no map yet
+
+    def views() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        while (frame := reader.next()) is not None:
+            taken.append(frame)
+            yield frame.left, frame.right
+
     begun: float | None = None
     recent: deque[float] = deque(maxlen=_RECENT + 1)
-    while (frame := reader.next()) is not None:
-        if begun is None:
-            begun = frame.read_at
-            recent.append(begun)
-        result = matcher.match(frame.left, frame.right)
-        for sink in sinks:
-            sink.write(frame.number, result.disparity)
-        now = time.monotonic()
-        recent.append(now)
-        summary.frames += 1
-        summary.dropped = reader.dropped
-        summary.seconds = now - begun
-        summary.latencies.append(now - frame.read_at)
-        if not summary.label_ranges or summary.label_ranges[-1] != result.label_range:
-            summary.label_ranges.append(result.label_range)
-        if on_frame is not None:
-            rate = (len(recent) - 1) / max(recent[-1] - recent[0], 1e-9)
-            on_frame(
-                FrameReport(
-                    frame.number,
-                    summary.frames,
-                    reader.dropped,
-                    summary.latencies[-1],
-                    rate,
-                    result,
+    with closing(matcher.match_all(views(), at_once=at_once)) as results:
+        for result in results:
+            frame = taken.popleft()
+            if begun is None:
+                begun = frame.read_at
+                recent.append(begun)
+            for sink in sinks:
+                sink.write(frame.number, result.disparity)
+            now = time.monotonic()
+            recent.append(now)
+            summary.frames += 1
+            summary.dropped = reader.dropped
+            summary.seconds = now - begun
+            summary.latencies.append(now - frame.read_at)
+            if not summary.label_ranges or summary.label_ranges[-1] != result.label_range:
+                summary.label_ranges.append(result.label_range)
+            if on_frame is not None:
+                rate = (len(recent) - 1) / max(recent[-1] - recent[0], 1e-9)
+                on_frame(
+                    FrameReport(
+                        frame.number,
+                        summary.frames,
+                        reader.dropped,
+                        summary.latencies[-1],
+                        rate,
+                        result,
+                    )
                 )
-            )
-        if limit is not None and summary.frames >= limit:
-            summary.ending = "limit"
-            return
+            if limit is not None and summary.frames >= limit:
+                summary.ending = "limit"
+                return
 
 
 def _finish(sinks: Sequence[MapSink]) -> None:

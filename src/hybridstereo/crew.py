@@ -9,24 +9,46 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from .. import kernels
-from ..errors import StereoError
-from ..labels import LabelRange
-from ..memory import memory_need, usable_memory
-from ..opencv import opencv_threads
-from ..search_range import widest_range
-from ..stereo import Stereo
-from .work import LoadedPair, MatchResult, PairOutcome, PairWork, labelled, match_pair
+from . import kernels
+from .labels import LabelRange
+from .memory import memory_need, usable_memory
+from .opencv import opencv_threads
+from .options import MatchOptions
+from .stereo import Stereo
 
 MOST_AT_ONCE = 8
 """Pairs that are matched at a time, on however many cores: each has volumes of its own."""
 
+Need = Callable[[Stereo, bool, "int | None"], int]
+"""Bytes that a pair takes at its peak: with a model, on a GPU or not, with so many threads."""
+
 _EVERY = 1 << 20  # threads, more than any machine has
 # Of the memory that may be used: the estimate is right to a tenth, and images are read meanwhile.
 _SHARE = 0.75
+
+
+def map_memory(
+    stereo: Stereo,
+    on_device: bool,
+    threads: int | None,
+    options: MatchOptions,
+    size: tuple[int, int],
+    labels: LabelRange,
+    scale: int,
+) -> int:
+    """Bytes that a map of images of ``size``, rows and columns, takes at its peak.
+
+    The options are resolved (`MatchOptions.resolved`); labels are in pixels of the images, which
+    are reduced by ``scale``.
+    """
+    need = memory_need(
+        stereo.model, on_device, str(options.method), threads, len(options.views), options.precision
+    )
+    rows, columns = (-(-length // scale) for length in size)
+    return need(rows, columns, labels.reduced(scale).count if scale > 1 else labels.count)
 
 
 class StoppedError(Exception):
@@ -34,30 +56,35 @@ class StoppedError(Exception):
 
 
 class Crew:
-    """Matches pairs in several threads; to be used in a ``with`` statement.
+    """Threads that match pairs at the same time; to be used in a ``with`` statement.
 
     Parameters
     ----------
     stereo
         The model.
-    work
-        What is done with every pair.
+    max_memory
+        Bytes for all pairs together, beside what is free.
+    most
+        Pairs at a time; by default as many as there are cores, or queues of a GPU, and no more than
+        `MOST_AT_ONCE`.
 
     Attributes
     ----------
     size
-        How many threads may call `match` at a time.
+        How many threads may enter `place` at a time.
     """
 
-    def __init__(self, stereo: Stereo, work: PairWork) -> None:
-        self._stereo, self._work = stereo, work
+    def __init__(
+        self, stereo: Stereo, max_memory: int | None = None, most: int | None = None
+    ) -> None:
+        self._stereo, self._max_memory = stereo, max_memory
         # CPU threads of one alone, and of each of several.
         self._threads = self._share = stereo.threads
-        self.size = stereo.backend.queues
-        if self.size == 1:  # not a GPU, which leaves little to do for the CPU
+        self.size = min(stereo.backend.queues, most or MOST_AT_ONCE)
+        if stereo.backend.queues == 1:  # not a GPU, which leaves little to do for the CPU
             usable = stereo.backend.calls_at_once(_EVERY)
             threads = min(usable, stereo.threads or usable)
-            share = -(-threads // MOST_AT_ONCE)
+            share = -(-threads // (most or MOST_AT_ONCE))
             self._threads, self._share, self.size = threads, share, threads // share
         self._own = threading.local()
         self._room = Room()
@@ -68,7 +95,7 @@ class Crew:
 
     def __enter__(self) -> Crew:
         if self.size > 1:
-            limit, self._on_device = usable_memory(self._stereo.backend, self._work.max_memory)
+            limit, self._on_device = usable_memory(self._stereo.backend, self._max_memory)
             self._limit = None if limit is None else int(_SHARE * limit)
             # These hold for the whole process: the first thread that is done must not undo them.
             self._limits.enter_context(kernels.limited_threads(None))
@@ -79,67 +106,46 @@ class Crew:
         self._limits.close()
 
     def stop(self) -> None:
-        """End the calls of `match` at their next stage."""
+        """End what happens in `place` at the next stage."""
         self._stopped = True
         self._room.close()
 
-    def match(self, loaded: LoadedPair | PairOutcome) -> MatchResult | PairOutcome:
-        """As `match_pair`; a pair that is too large for its share of the memory is matched alone.
+    @contextmanager
+    def place(self, need: Need | None) -> Iterator[Stereo]:
+        """The model for the calling thread, once there is room for its pair.
+
+        A pair that is too large for its share of the memory, or whose ``need`` nobody knows, is
+        matched alone, with all threads.  Callers give `go_on` to the model, so that it ends after
+        `stop`.
 
         Raises
         ------
         StoppedError
             After `stop`.
         """
-        if self.size == 1 or isinstance(loaded, PairOutcome):
-            return match_pair(self._stereo, self._work, loaded)
+        if self.size == 1:
+            yield self._stereo
+            return
         if not hasattr(self._own, "stereo"):
             self._own.stereo = self._stereo.beside(self._share)
         stereo: Stereo = self._own.stereo
         with stereo.backend.own_queue():
-            # How many labels costs in a file have is not known before they are read.
-            alone = loaded.right is None or self._too_large(stereo, loaded)
+            alone = need is None or self._too_large(stereo, need)
             if alone:
                 stereo = stereo.with_threads(self._threads)
             with self._room.entered(alone):
-                return match_pair(stereo, self._work, loaded, self._continue)
+                yield stereo
 
-    def _continue(self, stage: str) -> None:
+    def go_on(self, stage: str) -> None:
+        """What ``on_stage`` of `Stereo.match` is to be: raises `StoppedError` after `stop`."""
         if self._stopped:
             raise StoppedError(stage)
 
-    def _too_large(self, stereo: Stereo, loaded: LoadedPair) -> bool:
+    def _too_large(self, stereo: Stereo, need: Need) -> bool:
         """Whether not all could match such a pair at the same time."""
-        return self._limit is not None and self.size * self._need(stereo, loaded) > self._limit
-
-    def _need(self, stereo: Stereo, loaded: LoadedPair) -> int:
-        """Bytes that matching a pair takes at its peak."""
-        work, scale = self._work, self._work.scale
-        height, width, _ = loaded.left.shape
-        try:
-            options = work.options.resolved(stereo.model.config)
-            labels = labelled(stereo, options, loaded.stated).get("labels")
-            if labels is None:
-                labels = stereo.label_range(width, options, found=self._range(stereo, loaded))
-        except StereoError:
-            return 0  # which matching the pair will tell
-        need = memory_need(
-            stereo.model, self._on_device, str(options.method), self._share, len(options.views)
-        )
-        return need(
-            -(-height // scale),
-            -(-width // scale),
-            labels.reduced(scale).count if scale > 1 else labels.count,
-        )
-
-    def _range(self, stereo: Stereo, loaded: LoadedPair) -> LabelRange | None:
-        """The range that will be searched, or a longer one; None if the options say it."""
-        if self._work.options.disparities not in (None, "auto"):
-            return None
-        if self._work.rectify:  # it is found in the corrected views, which do not exist yet
-            return widest_range(loaded.left.shape[1])
-        assert loaded.right is not None  # such pairs are matched alone
-        return stereo.find_range(loaded.left, loaded.right)  # which is remembered
+        if self._limit is None:
+            return False
+        return self.size * need(stereo, self._on_device, self._share) > self._limit
 
 
 class Room:
