@@ -58,6 +58,7 @@ def test_images_to_maps_video_and_json(folder, frames, monkeypatch, tmp_path):
     assert report["latency"]["median"] <= report["latency"]["max"]
     assert "3 frames in" in result.stderr
     assert "frames/s, latency" in result.stderr
+    assert "\nframe 3/3  " in result.stderr
     assert len(read_video(outputs[0])) == 3
     for number, frame in enumerate(frames):
         shown = read_disparity(tmp_path / "maps" / f"{number:06d}.pfm")
@@ -144,6 +145,7 @@ def test_a_damaged_stream_gives_what_was_done_and_exit_code_3(
         (["left", "none", "-o", "x.mp4"], "none does not exist"),
         (["left", "right", "-o", "x.mp4", "--range", "tracked"], "cannot be given and tracked"),
         (["left", "right", "-o", "x.mp4", "-o", "x.mp4"], "x.mp4 is an output already"),
+        (["left", "right", "-o", "left/f%d.png"], "left/f8.png is an input already"),
     ],
 )
 def test_what_is_refused(folder, monkeypatch, arguments, message):
@@ -152,6 +154,25 @@ def test_what_is_refused(folder, monkeypatch, arguments, message):
     assert message in result.output
     assert "Traceback" not in result.output
     assert not (folder / "x.mp4").exists()
+
+
+def test_the_last_of_some_frames_is_the_end_of_the_way(folder, monkeypatch, tmp_path):
+    options = ["-o", f"{tmp_path}/maps/", "--frames", "2"]
+    assert "\nframe 2/2  " in run(folder, monkeypatch, "left", "right", *options).stderr
+
+
+def test_interrupted_before_the_first_map(folder, monkeypatch, tmp_path):
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hybridstereo.stereo.Stereo.match", interrupt)
+    video = str(tmp_path / "out.mp4")
+    result = run(folder, monkeypatch, "left", "right", "-o", video)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert "interrupted; no frame was matched\n" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+    result = run(folder, monkeypatch, "left", "right", "-o", video, "--json")
+    assert json.loads(result.stdout)["outputs"] == []
 
 
 def test_no_window_without_a_display(folder, monkeypatch):

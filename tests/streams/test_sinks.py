@@ -101,6 +101,28 @@ def test_patterns_that_say_nothing(tmp_path, target):
         open_sink(str(tmp_path / target), None, Colors(), io.BytesIO())
 
 
+@pytest.mark.parametrize(
+    ("target", "of_an_input"),
+    [
+        ("left_%d.png", True),  # left_7.png is the map of frame 7
+        ("left_%02d.png", False),  # left_07.png is another file
+        ("left_%d.npy", False),
+        ("maps/left_%d.png", False),
+        ("left.mp4", True),
+    ],
+)
+def test_no_map_replaces_a_frame(tmp_path, target, of_an_input):
+    (tmp_path / "link").symlink_to(tmp_path)
+    inputs = [f"{tmp_path}/{x}" for x in ("left_7.png", "left_x.png", "right/left_7.png")]
+    inputs += [f"{tmp_path}/left.mp4"]
+    arguments = f"{tmp_path}/link/{target}", None, Colors(), io.BytesIO(), inputs
+    if not of_an_input:
+        open_sink(*arguments)
+        return
+    with pytest.raises(OutputError, match="is an input already"):
+        open_sink(*arguments)
+
+
 def test_no_window_with_the_headless_wheel(monkeypatch):
     monkeypatch.setattr(opencv.cv2, "getBuildInformation", lambda: "  GUI:    NONE\n")
     with pytest.raises(InputError, match=r"headless wheel\. Install .opencv-python."):

@@ -95,6 +95,7 @@ def test_a_damaged_image_ends_the_stream_with_a_note(tmp_path, views):
 def test_a_video_that_states_more_frames_than_it_has():
     class Short:
         name, rate, stated, live = "short.mp4", 25.0, 9, False
+        files = ("short.mp4",)
 
         def __init__(self):
             self.left = 3

@@ -33,7 +33,7 @@ from .progress import Progress
 if TYPE_CHECKING:
     from ..stereo import Stereo
     from ..streams.run import FrameReport, StreamSummary
-    from ..streams.sources import FramePairs, Layout
+    from ..streams.sources import Layout
 
 
 @click.command(short_help="Match a video or live stream frame by frame.")
@@ -178,7 +178,8 @@ def stream(
     source = open_pair(left, right, layout or "two")
     try:
         source.rate = fps or source.rate
-        sinks = [open_sink(x, source.rate, colors, sys.stdout.buffer) for x in outputs]
+        raw = sys.stdout.buffer
+        sinks = [open_sink(x, source.rate, colors, raw, source.files) for x in outputs]
         if show:
             sinks.append(MapWindow(colors))
         stereo = Stereo(model, device, threads)
@@ -194,7 +195,9 @@ def stream(
         if at_once is None and (source.live or drop or show or not sequence.independent):
             at_once = 1  # a map is wanted soon, or needs the one before
         with Progress() as progress:
-            follower = _Follower(progress, source, "-" in outputs)
+            # With --drop, --frames counts maps, and nobody knows how many frames these take.
+            limits = [x for x in (source.stated, None if drop else frames) if x is not None]
+            follower = _Follower(progress, min(limits, default=None), "-" in outputs)
             summary = run_stream(
                 source,
                 sequence,
@@ -211,7 +214,7 @@ def stream(
     click.echo(f"hstereo: {_summary_text(summary)}", err=True)
     if as_json:
         click.echo(json.dumps(_report(summary, stereo, model, outputs, follower.size)))
-    elif "-" not in outputs:  # else the frames are on standard output
+    elif "-" not in outputs and summary.frames:  # else the frames are there, or no file is
         for path in outputs:
             click.echo(path)
     codes = {"damaged": EXIT_INCOMPLETE, "interrupted": EXIT_INTERRUPTED}
@@ -221,9 +224,9 @@ def stream(
 class _Follower:
     """Tells how far a stream is."""
 
-    def __init__(self, progress: Progress, source: FramePairs, raw: bool) -> None:
+    def __init__(self, progress: Progress, total: int | None, raw: bool) -> None:
         self._progress = progress
-        self._stated = source.stated
+        self._total = total
         self._raw = raw
         self.size = (0, 0)
 
@@ -244,11 +247,11 @@ class _Follower:
                 )
         dropped = f", {report.dropped} dropped" if report.dropped else ""
         text = (
-            f"frame {report.number + 1}{f'/{self._stated}' if self._stated else ''}"
+            f"frame {report.number + 1}{f'/{self._total}' if self._total else ''}"
             f"  {report.rate:.2f} frames/s  latency {1000 * report.latency:.0f} ms{dropped}"
         )
-        if self._stated:
-            self._progress.advance(min((report.number + 1) / self._stated, 1.0), text)
+        if self._total:
+            self._progress.advance(min((report.number + 1) / self._total, 1.0), text)
         else:
             self._progress.stage(text)
 
@@ -259,6 +262,8 @@ def _summary_text(summary: StreamSummary) -> str:
         "closed": "window closed; ",
         "damaged": "ended early; ",
     }
+    if summary.frames == 0:
+        return f"{endings.get(summary.ending, '')}no frame was matched"
     return (
         f"{endings.get(summary.ending, '')}{summary.frames}"
         f" frame{'' if summary.frames == 1 else 's'} in {summary.seconds:.1f} s, "
@@ -276,7 +281,7 @@ def _report(
 ) -> dict[str, object]:
     """The object that ``--json`` prints."""
     return {
-        "outputs": list(outputs),
+        "outputs": list(outputs) if summary.frames else [],
         "model": model,
         "device": stereo.device,
         "width": size[0],

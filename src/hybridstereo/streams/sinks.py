@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -11,7 +12,7 @@ from typing import BinaryIO, Protocol
 import numpy as np
 
 from ..errors import InputError, OutputError
-from ..io.atomic import atomic_write, check_writable, create_folder
+from ..io.atomic import atomic_write, check_distinct, check_writable, create_folder
 from ..io.color import colorize, robust_range
 from ..io.disparity import check_output, sixteen_bit, write_all, write_disparity
 from ..opencv import cv2, open_video, window_problem
@@ -149,14 +150,16 @@ class MapFiles:
     pattern
         A folder, for ``000000.pfm`` and so on in it; or a name with a counter, ``maps/%06d.png``,
         whose suffix picks the format.
+    inputs
+        Files that are read meanwhile.
 
     Raises
     ------
     OutputError
-        If the folder cannot be written or the suffix is unknown.
+        If the folder cannot be written, the suffix is unknown, or a map could replace an input.
     """
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, inputs: Sequence[str] = ()) -> None:
         if not _COUNTER.search(Path(pattern).name):
             pattern = os.path.join(pattern, "%06d.pfm")
         folder = create_folder(Path(pattern).parent)
@@ -165,10 +168,19 @@ class MapFiles:
             raise OutputError(f"{pattern} has no single counter such as %06d")
         self._folder, self._name = folder, name
         check_output(self.name_of(0))
+        # How many frames come, nobody knows: any number that the counter can show is refused.
+        numbers = {x for path in inputs if (x := self._number_of(path)) is not None}
+        check_distinct(inputs, [self.name_of(x) for x in sorted(numbers)])
 
     def name_of(self, number: int) -> str:
         """The file of a frame."""
         return str(self._folder / (self._name % number))
+
+    def _number_of(self, path: str) -> int | None:
+        """The frame whose file `path` would be; None if it is that of none."""
+        before, after = _COUNTER.split(self._name)
+        digits = re.fullmatch(f"{re.escape(before)}(\\d+){re.escape(after)}", Path(path).name)
+        return None if digits is None else int(digits[1])
 
     def write(self, number: int, disparity: np.ndarray) -> None:
         """Write the file of a frame."""
@@ -216,7 +228,13 @@ class MapWindow:
             self._is_open = False
 
 
-def open_sink(target: str, rate: float | None, colors: Colors, raw: BinaryIO) -> MapSink:
+def open_sink(
+    target: str,
+    rate: float | None,
+    colors: Colors,
+    raw: BinaryIO,
+    inputs: Sequence[str] = (),
+) -> MapSink:
     """The sink that a name stands for: ``-``, a video, or a folder or pattern of maps.
 
     Parameters
@@ -229,19 +247,22 @@ def open_sink(target: str, rate: float | None, colors: Colors, raw: BinaryIO) ->
         Of a video.
     raw
         What ``-`` stands for.
+    inputs
+        Files that are read meanwhile, and so are not to be replaced.
 
     Raises
     ------
     OutputError
-        If the name says nothing, or cannot be written.
+        If the name says nothing, cannot be written, or is that of an input.
     """
     if target == "-":
         return RawFrames(raw)
     suffix = Path(target).suffix.lower()
     if suffix in VIDEO_CODECS:
+        check_distinct(inputs, [target])
         return ColorVideo(target, rate or DEFAULT_RATE, colors)
     if os.path.isdir(target) or target.endswith(("/", os.sep)) or _COUNTER.search(target):
-        return MapFiles(target)
+        return MapFiles(target, inputs)
     raise OutputError(
         f"{target} is neither a video nor a folder of maps",
         f"Use {', '.join(VIDEO_CODECS)}, a folder such as maps/, maps/%06d.png, or - for raw"

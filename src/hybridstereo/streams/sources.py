@@ -41,6 +41,8 @@ class FrameSource(Protocol):
     """Number of frames that it says to have; None if unknown."""
     live: bool
     """Whether frames come at their own pace and do not wait."""
+    files: list[str]
+    """Where the frames are kept, in their order; nothing of a camera or a URL."""
 
     def read(self) -> np.ndarray | None:
         """The next frame (H, W, 3), RGB; None at the end."""
@@ -70,6 +72,7 @@ class VideoSource:
     def __init__(self, name: str, source: str | int, max_pixels: int | None = None) -> None:
         self.name = name
         self.live = isinstance(source, int) or bool(_URL.match(source))
+        self.files = [] if self.live else [name]
         self._max_pixels = pixel_limit(max_pixels)
         self._capture = open_video(source)
         if not self._capture.isOpened():
@@ -132,6 +135,7 @@ class ImageSource:
         self.name = name
         self.rate: float | None = None
         self.stated: int | None = len(paths)
+        self.files = paths
         self._paths = iter(paths)
         self._max_pixels = max_pixels
 
@@ -226,6 +230,8 @@ class FramePairs:
 
     Attributes
     ----------
+    files
+        Where the frames of all streams are kept.
     notes
         What is to be said about the streams, after the last frame.
     damaged
@@ -239,6 +245,7 @@ class FramePairs:
         self.layout: Layout = layout
         self.rate = left.rate or (right.rate if right is not None else None)
         self.live = any(x.live for x in self.sources)
+        self.files = [path for source in self.sources for path in source.files]
         counts = [x.stated for x in self.sources]
         known = [x for x in counts if x is not None]
         self.stated = min(known) if known else None
