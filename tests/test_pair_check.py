@@ -232,7 +232,7 @@ def test_a_wallpaper_tells_nothing(views):
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1), (2, 3), (9, 9), (40, 300)])
 def test_small_images_tell_nothing(rng, size):
     left, right = (rng.random((*size, 3), np.float32) for _ in range(2))
-    assert set(codes(left, right)) <= {"blank"}
+    assert codes(left, right) == (["blank"] if size == (1, 1) else [])  # a single value spans none
 
 
 def test_points_on_one_line_tell_nothing():

@@ -255,7 +255,7 @@ ARGUMENTS = {
 }
 
 _DEFAULT_IN_HELP = re.compile(r"\s*\[default: (?P<text>[^\]]*)\]\s*$")
-_PLACEHOLDERS = {"IntRange": "N", "FiniteRange": "X", "Path": "PATH"}
+_PLACEHOLDERS = {"Path": "PATH"}
 
 
 def escaped(text: str) -> str:

@@ -15,13 +15,14 @@ class StereoError(Exception):
     message
         What went wrong, one sentence without the final full stop.
     hint
-        What to do about it, one sentence without the final full stop.
+        What to do about it, one sentence without the final full stop; a question has its mark.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         self.message = message
         self.hint = hint
-        super().__init__(f"{message}. {hint}." if hint else f"{message}.")
+        end = "" if hint and hint.endswith("?") else "."
+        super().__init__(f"{message}. {hint}{end}" if hint else f"{message}.")
 
 
 class InputError(StereoError):

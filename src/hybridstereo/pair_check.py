@@ -37,8 +37,9 @@ _SIDEWAYS, _SWAPPED = 0.5, 0.9
 # Three of four points of an image and of a compressed copy of it are closer than so many pixels of
 # the reduced views; so are views without any depth.
 _SAME = 0.5
-# Of the range of values, with sensor noise averaged away: 2.5 of 255 grey levels.
-_BLANK, _AVERAGED = 0.01, 8
+# Of the range of values, with sensor noise averaged away: 2.5 of 255 grey levels.  Small views have
+# smaller areas: of a single one, the values would span nothing.
+_BLANK, _AVERAGED, _AREAS = 0.01, 8, 8
 # Ratio of the mean brightness; the shipped models were measured up to this (docs/results.md).
 _EXPOSURE = 3.0
 # Views of two scenes agree by chance at 7 to 31 % of the pixels (44 pairs); of one scene, where
@@ -137,7 +138,8 @@ class _Tones:
     @classmethod
     def of(cls, view: np.ndarray) -> _Tones:
         """Those of a view (H, W, 3)."""
-        areas = _reduced(view, _AVERAGED).mean(axis=2)
+        factor = min(max(min(view.shape[:2]) / _AREAS, 1.0), _AVERAGED)
+        areas = _reduced(view, factor).mean(axis=2)
         low, high = np.quantile(areas, [0.005, 0.995])
         return cls(float(low), float(high), float(areas.mean()), float(areas.std()))
 

@@ -7,7 +7,7 @@ import pytest
 from support.commands import run
 
 from hybridstereo.cli import cli
-from hybridstereo.cli.options import CommaSeparated, FiniteRange, number_type
+from hybridstereo.cli.options import CommaSeparated, FiniteRange, WholeRange, number_type
 from hybridstereo.limits import MAX_PIXELS, Limits, pixel_limit
 
 NUMBERS = [
@@ -25,7 +25,7 @@ def test_there_are_numbers():
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_numbers_have_ends(kind):
     number = kind.item if isinstance(kind, CommaSeparated) else kind
-    assert isinstance(number, click.IntRange | FiniteRange)
+    assert isinstance(number, WholeRange | FiniteRange)
     assert number.min is not None
     assert number.max is not None
     assert not number.clamp
@@ -38,6 +38,20 @@ def test_numbers_have_ends(kind):
 def test_what_is_not_finite_is_refused(kind, value):
     with pytest.raises(click.BadParameter):
         kind.convert(value, None, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [(Limits(1, 9, whole=True), "a valid whole number"), (Limits(1, 9), "a valid number")],
+)
+def test_what_is_no_number_is_called_so(kind, word):
+    with pytest.raises(click.BadParameter, match=f"'two' is not {word}"):
+        number_type(kind).convert("two", None, None)
+
+
+def test_help_names_numbers_as_all_commands_do(capsys):
+    for name in cli.commands:
+        assert "RANGE" not in run(capsys, name, "--help")[1]
 
 
 def test_open_ends():

@@ -62,6 +62,7 @@ def test_files_that_say_nothing_sensible(tmp_path, text, message):
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, text)
     assert message in str(caught.value)
+    assert not str(caught.value).endswith("?.")
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path, monkeypatch):

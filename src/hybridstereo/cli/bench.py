@@ -12,6 +12,7 @@ from ..limits import COUNT, ITERATIONS, LABELS, LAYERS, REPEATS, SIDE
 from .options import (
     CommaSeparated,
     OutputOption,
+    WholeRange,
     announce_device,
     device_option,
     max_pixels_option,
@@ -48,7 +49,7 @@ _SIZE_OPTIONS = ("size", "width", "height", "disparities", "layers", "pyramid", 
 )
 @click.option(
     "--pyramid",
-    type=click.IntRange(0, 2),
+    type=WholeRange(0, 2),
     metavar="0|1|2",
     help="Coarser levels of the model, which the paper does not have.  [default: 0]",
 )

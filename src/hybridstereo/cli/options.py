@@ -24,8 +24,24 @@ from ..limits import (
 from .progress import Progress
 
 
+class WholeRange(click.IntRange):
+    """A range of whole numbers; click's calls itself "integer range" in help and messages."""
+
+    name = "whole number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What the help shows."""
+        return "N"
+
+
 class FiniteRange(click.FloatRange):
     """A range of numbers that NaN does not lie in; click's compares in vain."""
+
+    name = "number"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What the help shows."""
+        return "X"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -37,10 +53,10 @@ class FiniteRange(click.FloatRange):
         return float(super().convert(number, param, ctx))
 
 
-def number_type(limits: Limits) -> click.IntRange | click.FloatRange:
+def number_type(limits: Limits) -> WholeRange | FiniteRange:
     """The type of an option that takes a number within limits; all numeric options have it."""
     if limits.whole:
-        return click.IntRange(int(limits.least), int(limits.most))
+        return WholeRange(int(limits.least), int(limits.most))
     return FiniteRange(limits.least, limits.most, limits.above, limits.below)
 
 
