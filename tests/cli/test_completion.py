@@ -11,6 +11,8 @@ from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 
 from hybridstereo.cli import cli
+from hybridstereo.cli.completion import DATASETS
+from hybridstereo.datasets.registry import KINDS
 
 
 def offered(*words, shell="bash"):
@@ -32,6 +34,24 @@ def test_commands_options_models_and_files():
     assert offered("infer", "--output", "m") == [("file", "m")]
     assert offered("stream", "--range", "") == [("plain", "fixed"), ("plain", "tracked")]
     assert offered("completion", "z") == [("plain", "zsh")]
+
+
+def plain(*names):
+    return [("plain", name) for name in names]
+
+
+def test_devices_data_sets_lists_and_names_of_commands():
+    assert offered("infer", "--device", "") == plain("auto", "cpu", "cuda")
+    assert offered("eval", "--device", "cu") == plain("cuda")
+    assert offered("eval", "m") == plain("middlebury")
+    assert offered("eval", "maps/") == [("file", "maps/")]
+    assert offered("eval", "--model", "kitti-") == plain("kitti-fast")
+    assert offered("train", "") == plain(*sorted(KINDS))
+    assert tuple(sorted(KINDS)) == DATASETS
+    assert offered("infer", "--format", "p") == plain("pfm", "png")
+    assert offered("infer", "--format", "pfm,") == plain("pfm,pfm", "pfm,png", "pfm,npy", "pfm,tif")
+    assert offered("eval", "--baseline", "bm,sgbm-h") == plain("bm,sgbm-hh")
+    assert offered("config", "in") == plain("infer", "info")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -58,6 +78,9 @@ def test_bash_completes(tmp_path):
     )
     shown = subprocess.run(["bash", "-c", script], check=True, capture_output=True, text=True)
     assert shown.stdout.split() == ["check"]
+    script = script.replace("chec) COMP_CWORD=1", "infer --format pfm,t) COMP_CWORD=3")
+    shown = subprocess.run(["bash", "-c", script], check=True, capture_output=True, text=True)
+    assert shown.stdout.split() == ["pfm,tif"]
 
 
 def test_nothing_heavy_is_loaded_for_it():

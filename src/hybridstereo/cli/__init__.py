@@ -32,7 +32,7 @@ from . import (
     train,
     warmup,
 )
-from .completion import complete_files
+from .completion import complete_names
 from .examples import add_examples
 from .exits import EXIT_FAILURE, EXIT_INCOMPLETE, EXIT_INTERRUPTED, EXIT_USAGE
 from .settings import check_settings, closest, load_settings
@@ -124,7 +124,7 @@ for _command in (
     completion.completion,
 ):
     cli.add_command(_command)
-    complete_files(_command)
+    complete_names(_command)
     add_examples(str(_command.name), _command)
 
 

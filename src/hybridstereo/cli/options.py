@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ..limits import (
     CAMERA_NUMBER,
@@ -47,7 +48,10 @@ class FiniteRange(click.FloatRange):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Refuse what is not finite before the ends are compared."""
-        number = float(click.FLOAT.convert(value, param, ctx))
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number.", param, ctx)
         return float(super().convert(number, param, ctx))
@@ -88,6 +92,12 @@ class DeviceName(click.ParamType):
         """What the help shows."""
         return "[auto|cpu|cuda|cuda:N]"
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names without the number of a GPU."""
+        return fitting_names(("auto", "cpu", "cuda"), incomplete)
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Refuse names that no device has."""
         if ctx is not None and ctx.resilient_parsing:  # a shell completes: nothing is run
@@ -97,6 +107,11 @@ class DeviceName(click.ParamType):
         if not is_device(value):
             self.fail(f"'{value}' is not one of auto, cpu, cuda, cuda:N", param, ctx)
         return str(value)
+
+
+def fitting_names(names: Iterable[str], begun: str) -> list[CompletionItem]:
+    """What a shell offers for a word that is begun, of some names."""
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
 _LONGEST_NUMBER = 20  # characters
@@ -283,6 +298,14 @@ class CommaSeparated(click.ParamType):
         if isinstance(value, tuple):  # a default
             return value
         return tuple(self.item.convert(part.strip(), param, ctx) for part in value.split(","))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What the last value may be, behind those that are there."""
+        done, comma, begun = incomplete.rpartition(",")
+        items = self.item.shell_complete(ctx, param, begun)
+        return [CompletionItem(f"{done}{comma}{x.value}", x.type) for x in items]
 
 
 class _CameraNumbers(CommaSeparated):
