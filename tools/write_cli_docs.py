@@ -89,7 +89,7 @@ key that is no option is an error, and so is a value that its option does not ta
 | 0 | success |
 | 1 | failure; one sentence on standard error says why, and what helps |
 | 2 | wrong usage: an unknown option, or options that exclude each other |
-| 3 | some images of `eval` failed, or a `stream` was damaged; the results of the others are there |
+| 3 | some pairs of many failed (`infer`, `eval`), or a `stream` was damaged; the rest is done |
 | 130 | interrupted (Ctrl-C); `train` has saved a checkpoint, `stream` has completed its video |
 | 143, 129 | `train` was ended by SIGTERM or SIGHUP and has saved a checkpoint |
 

@@ -100,6 +100,18 @@ def test_failures_are_told_and_the_rest_is_done(capsys, pairs):
     assert first["check"] is None
 
 
+def test_what_is_replaced_is_said(capsys, pairs):
+    common = ("infer", "left", "right", "--out-dir", "out", *QUICK, "--format", "pfm,npy")
+    assert "there already" not in run(capsys, *common)[2]
+    os.remove("out/1.pfm")
+    os.remove("out/2.pfm")
+    os.remove("out/2.npy")
+    said = "2 pairs with files that were there already, now replaced (1, 3). --skip-existing leaves"
+    assert said in run(capsys, *common)[2]
+    assert "there already" not in run(capsys, *common, "--skip-existing")[2]
+    assert run(capsys, *common, "--quiet")[2] == ""
+
+
 def test_skip_existing_and_shards(capsys, pairs):
     common = ("infer", "left", "right", "--out-dir", "out", *QUICK)
     code, _, err = run(capsys, *common, "--shard", "2/2")
@@ -176,6 +188,8 @@ def test_killed_and_started_again(capsys, pairs):
     ("arguments", "problem"),
     [
         ((), "Missing argument 'LEFT'"),
+        (("left/1.png", "left/2.png", "right/1.png", "right/2.png", "--out-dir", "out"), "quotes"),
+        (("left/1.png", "right/1.png", "other"), "two names, but 3 are given"),
         (("left", "right"), "Many pairs need --out-dir"),
         (("left/*.png", "right/*.png"), "Many pairs need --out-dir"),
         (("left",), "--pairs left"),

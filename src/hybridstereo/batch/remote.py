@@ -149,10 +149,12 @@ def _encoded(work: PairWork, matched: MatchResult | PairOutcome) -> Done:
 def _written(work: PairWork, outcome: PairOutcome, contents: tuple[bytes, ...]) -> PairOutcome:
     """Write the files of a pair that a worker has returned, each complete or not at all."""
     try:
-        for path, data in zip(work.paths(outcome.pair), contents, strict=True):
+        paths = work.paths(outcome.pair)
+        replaced = sum(map(os.path.exists, paths))
+        for path, data in zip(paths, contents, strict=True):
             folder_of_results(os.path.dirname(path))
             with atomic_write(path) as temporary:
                 temporary.write_bytes(data)
     except (StereoError, OSError) as error:
         return failed_pair(outcome.pair, error, outcome.findings)
-    return outcome
+    return replace(outcome, replaced=replaced)

@@ -117,6 +117,8 @@ class PairOutcome:
         The cameras, if depth was written.
     beyond
         How many pixels of a depth map in 16 bits are farther away than these can say.
+    replaced
+        How many of the files were there before; of URLs, which would have to be asked, none.
     """
 
     pair: Pair
@@ -127,6 +129,7 @@ class PairOutcome:
     kept: Any = None
     rig: StereoRig | None = None
     beyond: int = 0
+    replaced: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +266,7 @@ def write_pair(work: PairWork, done: MatchResult | PairOutcome) -> PairOutcome:
     beyond = 0
     try:
         paths = work.paths(pair)
+        replaced = sum(map(os.path.exists, paths))
         for output, path in zip(work.outputs, paths, strict=True):
             folder_of_results(os.path.dirname(path))
             beyond += output.write(path, done.matched)
@@ -276,6 +280,7 @@ def write_pair(work: PairWork, done: MatchResult | PairOutcome) -> PairOutcome:
         kept=done.kept,
         rig=done.matched.rig,
         beyond=beyond,
+        replaced=replaced,
     )
 
 

@@ -27,6 +27,7 @@ from .infer_views import (
     write_views,
 )
 from .options import (
+    EXTRA_NAMES,
     SCALES,
     LabelCount,
     OutputOption,
@@ -58,7 +59,9 @@ _ANY_SCENE = re.compile(r"(im|view)\d", re.IGNORECASE)
 _INSIDE_SCENE = re.compile(r"(Illum|Exp)\d", re.IGNORECASE)
 
 
-@click.command(short_help="Compute the disparity map of a rectified pair.")
+@click.command(
+    short_help="Compute the disparity map of a rectified pair.", context_settings=EXTRA_NAMES
+)
 @click.argument("left", required=False)
 @click.argument("right", required=False)
 @click.option(

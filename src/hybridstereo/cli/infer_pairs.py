@@ -18,7 +18,14 @@ from .engines import opened_engine, scheduler_option, wants_engine, workers_opti
 from .infer_depth import depth_request
 from .infer_report import Tell, infer_report
 from .infer_views import asked_views, right_name
-from .options import SCALES, CommaSeparated, OutputOption, announce_device, compile_beside
+from .options import (
+    SCALES,
+    CommaSeparated,
+    OutputOption,
+    announce_device,
+    compile_beside,
+    refuse_extra_names,
+)
 from .pairs_report import tell_pairs
 
 if TYPE_CHECKING:
@@ -106,6 +113,7 @@ def many_pairs(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**params: Any) -> None:
+        refuse_extra_names()
         if _wants_pairs(params):
             _infer_pairs(params)
         else:

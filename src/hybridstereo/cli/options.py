@@ -182,6 +182,20 @@ threads_option = click.option(
 )
 
 
+EXTRA_NAMES = {"allow_extra_args": True}
+"""Settings of a command that explains names beyond LEFT and RIGHT with `refuse_extra_names`."""
+
+
+def refuse_extra_names() -> None:
+    """Of a pattern without quotes, the shell gives a command all files: say what helps."""
+    extra = click.get_current_context().args
+    if extra:
+        raise click.UsageError(
+            f"LEFT and RIGHT are two names, but {len(extra) + 2} are given. A pattern needs "
+            "quotes, or the shell gives all of its files: 'left/*.png'."
+        )
+
+
 def announce_device(device: str, tell: Callable[[str], None] | None = None) -> None:
     """Say on standard error what a user may wonder about before the work begins.
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..batch.work import PairOutcome
 
 _NAMED = 3  # pairs that the closing lines name
+_GOING_ON = "--skip-existing leaves out pairs whose files are all there."
 _FARTHER = "A --depth in .npy or .tif holds any depth."
 
 
@@ -130,9 +131,10 @@ class _Notes:
         self._not_found: list[str] = []
         self._beyond: list[str] = []
         self._no_unit: list[str] = []
+        self._replaced: list[str] = []
 
     def add(self, outcome: PairOutcome) -> None:
-        """Remember a pair whose range may be wrong."""
+        """Remember a pair about which there is something to say."""
         if outcome.status != "done":
             return
         labels = outcome.kept["labels"]
@@ -144,6 +146,8 @@ class _Notes:
             self._beyond.append(outcome.pair.name)
         if outcome.rig is not None and not outcome.rig.unit_known:
             self._no_unit.append(outcome.pair.name)
+        if outcome.replaced:
+            self._replaced.append(outcome.pair.name)
 
     def tell(self) -> None:
         """Say it."""
@@ -152,6 +156,7 @@ class _Notes:
             (self._not_found, "showing too little to find the range, the model's searched", ranges),
             (self._at_ends, "with many pixels at an end of the range, maybe too short", ranges),
             (self._beyond, "with points beyond 65.535 m, as far as 16 bits reach", _FARTHER),
+            (self._replaced, "with files that were there already, now replaced", _GOING_ON),
             (self._no_unit, "whose baseline was taken for millimetres", "Else give --unit."),
         ):
             if names:

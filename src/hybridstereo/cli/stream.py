@@ -11,6 +11,7 @@ import click
 from ..limits import COUNT, RATE
 from .exits import EXIT_INCOMPLETE, EXIT_INTERRUPTED
 from .options import (
+    EXTRA_NAMES,
     SCALES,
     LabelCount,
     Span,
@@ -24,6 +25,7 @@ from .options import (
     min_disparity_option,
     number_type,
     refine_option,
+    refuse_extra_names,
     scale_option,
     step_option,
     threads_option,
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from ..streams.sources import Layout
 
 
-@click.command(short_help="Match a video or live stream frame by frame.")
+@click.command(
+    short_help="Match a video or live stream frame by frame.", context_settings=EXTRA_NAMES
+)
 @click.argument("left")
 @click.argument("right", required=False)
 @click.option(
@@ -152,6 +156,7 @@ def stream(
     with Ctrl-C, after --frames, or where a file is damaged; what was done until then is complete.
     Frame rate and latency, the time from reading a frame to its finished map, go to standard error.
     """
+    refuse_extra_names()
     if (right is None) == (layout is None):
         raise click.UsageError(
             "Give LEFT and RIGHT, or one stream and --side-by-side or --top-bottom."
