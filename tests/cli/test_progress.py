@@ -43,6 +43,19 @@ def test_durations(seconds, text):
     assert format_duration(seconds) == text
 
 
+@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
+def test_results_have_lines_of_their_own(kind, monkeypatch):
+    """Also where standard output and standard error are one terminal."""
+    screen = kind()
+    monkeypatch.setattr("sys.stdout", screen)
+    with Progress(screen) as progress:
+        progress.advance(0.5, "1/2")
+        progress.result("map.pfm")
+        progress.advance(1.0, "2/2")
+    shown = [line.rpartition("\x1b[K")[2] for line in screen.getvalue().split("\n")]
+    assert "map.pfm" in shown
+
+
 def test_plain_lines_are_few():
     stream = io.StringIO()
     with Progress(stream) as progress:

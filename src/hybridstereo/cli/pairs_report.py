@@ -49,9 +49,9 @@ def tell_pairs(
             for outcome in outcomes:
                 counts[outcome.status] += 1
                 if as_json:
-                    click.echo(json.dumps(_report(outcome)))
+                    progress.result(json.dumps(_report(outcome)))
                 fail = partial(click.echo, err=True) if quiet else progress.message
-                _tell_outcome(outcome, as_json, progress.message, fail)
+                _tell_outcome(outcome, as_json, progress, fail)
                 notes.add(outcome)
                 seconds = time.monotonic() - begun
                 _show(progress, counts, total, seconds, outcome.pair.name)
@@ -83,7 +83,7 @@ def _show(
     progress.advance(fraction, f"{counts.total()}/{total} {name}{rate}".rstrip())
 
 
-def _tell_outcome(outcome: PairOutcome, as_json: bool, tell: Tell, fail: Tell) -> None:
+def _tell_outcome(outcome: PairOutcome, as_json: bool, progress: Progress, fail: Tell) -> None:
     """What is written, on standard output, and what is wrong, on standard error."""
     command, name = click.get_current_context().command, outcome.pair.name
     if outcome.error is not None:
@@ -91,11 +91,11 @@ def _tell_outcome(outcome: PairOutcome, as_json: bool, tell: Tell, fail: Tell) -
         fail(f"hstereo: {name} failed: {problem}")
         return
     for finding in outcome.findings or ():
-        tell(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
+        progress.message(f"hstereo: {name}: {with_flags(finding.describe(), command)}")
     if not as_json and outcome.status == "done":
         for files in outcome.files.values():
             for path in files:
-                click.echo(path)
+                progress.result(path)
 
 
 def _report(outcome: PairOutcome) -> dict[str, Any]:

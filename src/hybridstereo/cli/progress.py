@@ -97,6 +97,12 @@ class Progress:
         """Print a line that stays."""
         self._write(f"{_CLEAR}{text}\n" if self._terminal else f"{text}\n")
 
+    def result(self, text: str) -> None:
+        """Print a line on standard output; on a terminal, what shows the progress makes way."""
+        if self._terminal:
+            self._write(_CLEAR)
+        click.echo(text)
+
     def _update(self, text: str) -> None:
         """Replace the line; one that is too long would wrap and could not be cleared again."""
         self._write(_CLEAR + text[: shutil.get_terminal_size().columns - 1])
