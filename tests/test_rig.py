@@ -96,7 +96,7 @@ def test_what_no_cameras_have(numbers, problem):
     [
         ("baseline=120\n", "states no cam0"),
         ("cam0=[500 0 240; 0 500 180; 0 0 1]\n", "states no baseline"),
-        (MIDDLEBURY.replace("=120", "=0"), "`baseline` is 0"),
+        (MIDDLEBURY.replace("=120", "=0"), "calib.txt: The baseline is 0"),
     ],
 )
 def test_what_middleburys_file_has_to_state(tmp_path, text, problem):

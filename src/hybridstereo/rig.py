@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .errors import InputError
 from .io.calib import Calibration, read_calibration
@@ -210,7 +211,8 @@ def _of_calibration(stated: Calibration, name: str, millimetres: float | None) -
     size = None
     if stated.width is not None and stated.height is not None:
         size = stated.width, stated.height
-    return StereoRig(
+    return _stated_rig(
+        name,
         stated.cam0[0][0],
         stated.baseline * (millimetres or 1.0) / _METRE,
         doffs,
@@ -229,7 +231,8 @@ def _of_cameras(pair: CameraPair, name: str, millimetres: float | None) -> Stere
         )
     unit = millimetres or pair.millimetres
     P1, P2 = views.projections
-    return StereoRig(
+    return _stated_rig(
+        name,
         float(P1[0, 0]),
         float(-checked_offset(views)[0] * (unit or 1.0) / _METRE),
         float(P2[0, 2] - P1[0, 2]),
@@ -238,3 +241,14 @@ def _of_cameras(pair: CameraPair, name: str, millimetres: float | None) -> Stere
         views.size or pair.size,
         unit is not None,
     )
+
+
+def _stated_rig(name: str, *numbers: Any) -> StereoRig:
+    """The rig of these numbers; of wrong ones, the file is to blame, and not an argument."""
+    try:
+        return StereoRig(*numbers)
+    except InputError as error:
+        raise InputError(
+            f"{name}: {error.message.replace('`', '')}",
+            "Correct the file, or give `focal` and `baseline` instead",
+        ) from error

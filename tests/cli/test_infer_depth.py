@@ -179,7 +179,7 @@ def test_command_lines_that_make_no_sense(capsys, folder, arguments, problem):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--calib", "zero.txt", "--depth", "d.npy"), "--baseline is 0"),
+        (("--calib", "zero.txt", "--depth", "d.npy"), "zero.txt: The baseline is 0"),
         (("--calib", "room/calib.txt", "--depth", "d.jpg"), "names no format for depth maps"),
         (("--calib", "room/calib.txt", "--ply", "p.obj"), "does not end in .ply"),
         (("--calib", "room/calib.txt", "--ply", "no/p.ply"), "does not exist"),

@@ -100,6 +100,13 @@ def test_failures_are_told_and_the_rest_is_done(capsys, pairs):
     assert first["check"] is None
 
 
+def test_colours_from_the_settings_wait_for_a_picture(capsys, pairs, monkeypatch):
+    monkeypatch.setenv("HSTEREO_COLOR_RANGE", "0:9")
+    monkeypatch.setenv("HSTEREO_INFER_SCALE_BAR", "1")
+    code, _, err = run(capsys, "infer", "left/1.png", "right/1.png", "-o", "map.pfm", *QUICK)
+    assert code == 0, err
+
+
 def test_what_is_replaced_is_said(capsys, pairs):
     common = ("infer", "left", "right", "--out-dir", "out", *QUICK, "--format", "pfm,npy")
     assert "there already" not in run(capsys, *common)[2]
@@ -188,6 +195,9 @@ def test_killed_and_started_again(capsys, pairs):
     ("arguments", "problem"),
     [
         ((), "Missing argument 'LEFT'"),
+        (("left", "right", "--out-dir", "out", "--scale-bar"), "--scale-bar belongs to a colour"),
+        (("left/1.png", "right/1.png", "-o", "m.pfm", "--scale-bar"), "--scale-bar belongs to"),
+        (("left/1.png", "right/1.png", "-o", "m.pfm", "--color-range", "0:9"), "give --color, too"),
         (("left/1.png", "left/2.png", "right/1.png", "right/2.png", "--out-dir", "out"), "quotes"),
         (("left/1.png", "right/1.png", "other"), "two names, but 3 are given"),
         (("left", "right"), "Many pairs need --out-dir"),

@@ -43,6 +43,7 @@ from .options import (
     number_type,
     precision_option,
     refine_option,
+    refuse_lone_colors,
     scale_option,
     step_option,
     threads_option,
@@ -232,8 +233,7 @@ def infer(
     if not maps:
         default_map, default_color = _default_outputs(str(right) if view == "right" else left)
         maps, color = (default_map,), color or default_color
-    if scale_bar and color is None:
-        raise click.UsageError("--scale-bar belongs to a colour picture: give --color, too.")
+    refuse_lone_colors(color)
     if as_json and "-" in maps:
         raise click.UsageError("--json and '-o -' both want standard output; write a file instead.")
     if maps.count("-") > 1:

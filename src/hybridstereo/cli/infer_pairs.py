@@ -25,6 +25,7 @@ from .options import (
     announce_device,
     compile_beside,
     refuse_extra_names,
+    refuse_lone_colors,
 )
 from .pairs_report import tell_pairs
 
@@ -150,6 +151,7 @@ def _wants_pairs(params: dict[str, Any]) -> bool:
         raise click.UsageError(
             "Give --pairs, or LEFT and RIGHT: two folders or two patterns in quotes."
         )
+    refuse_lone_colors(params["color"])
     if params["maps"] and params["formats"]:
         raise click.UsageError("Give --format, or --output with {name}, but not both.")
     volume = params["volume"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from ..limits import (
@@ -180,6 +181,15 @@ device_option = click.option(
 threads_option = click.option(
     "--threads", type=number_type(THREADS), metavar="N", help="CPU threads.  [default: all cores]"
 )
+
+
+def refuse_lone_colors(color: str | None) -> None:
+    """Of what a colour picture would show, if none is written; the user's settings may say it."""
+    context = click.get_current_context()
+    for name in ("color_range", "scale_bar"):
+        if color is None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} belongs to a colour picture: give --color, too.")
 
 
 EXTRA_NAMES = {"allow_extra_args": True}
