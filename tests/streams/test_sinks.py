@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_colours_keep_the_range_of_the_first_map(ramp):
     flat = Colors()
     flat(np.full((4, 4), 3.0, np.float32))
     assert flat.span == (3.0, 4.0)
+
+
+def test_a_video_keeps_the_time_of_dropped_frames(tmp_path, ramp):
+    video = ColorVideo(str(tmp_path / "out.avi"), 10.0, Colors((0, 100)))
+    for number, shift in ((1, 0), (4, 50)):
+        video.write(number, ramp + shift)
+    video.finish()
+    frames = [frame.astype(int) for frame in read_video(tmp_path / "out.avi")]
+    assert len(frames) == 5
+    changes = [np.abs(x - y).mean() for x, y in pairwise(frames)]
+    assert [change > 25 for change in changes] == [False, False, False, True]
 
 
 def test_a_video_without_frames_is_not_there(tmp_path):

@@ -84,10 +84,14 @@ class ColorVideo:
         self._writer: cv2.VideoWriter | None = None
         self._temporary: Path | None = None
         self._frames = 0
+        self._shown: np.ndarray | None = None
         check_writable(path)
 
     def write(self, number: int, disparity: np.ndarray) -> None:
-        """Append a picture; sides become even, as the codecs want them."""
+        """Append a picture; sides become even, as the codecs want them.
+
+        For frames that were dropped the picture before stays, or the video would be too fast.
+        """
         height, width = disparity.shape
         picture = self._colors(disparity)[:, :, ::-1]
         picture = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
@@ -98,8 +102,12 @@ class ColorVideo:
             self._writer = cv2.VideoWriter(str(self._temporary), codec, self._rate, size)
             if not self._writer.isOpened():
                 self._fail(f"{self.path} cannot be written: OpenCV has no encoder for it")
-        self._writer.write(np.ascontiguousarray(picture))
-        self._frames += 1
+        picture = np.ascontiguousarray(picture)
+        before = picture if self._shown is None else self._shown
+        for shown in [before] * (number - self._frames) + [picture]:
+            self._writer.write(shown)
+            self._frames += 1
+        self._shown = picture
 
     def finish(self) -> None:
         """Close the video and give it its name; OpenCV does not say if the disk was full."""
