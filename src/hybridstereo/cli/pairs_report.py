@@ -151,10 +151,11 @@ class _Notes:
 
     def tell(self) -> None:
         """Say it."""
+        longer = "Give more --disparities, or another --min-disparity."
         ranges = "If that is wrong, give --disparities and --min-disparity."
         for names, problem, advice in (
             (self._not_found, "showing too little to find the range, the model's searched", ranges),
-            (self._at_ends, "with many pixels at an end of the range, maybe too short", ranges),
+            (self._at_ends, "with many pixels at an end of the range, maybe too short", longer),
             (self._beyond, "with points beyond 65.535 m, as far as 16 bits reach", _FARTHER),
             (self._replaced, "with files that were there already, now replaced", _GOING_ON),
             (self._no_unit, "whose baseline was taken for millimetres", "Else give --unit."),
