@@ -125,6 +125,18 @@ def test_rectify_needs_views(capsys, middlebury, tmp_path):
         assert "--rectify" in err
 
 
+@pytest.mark.parametrize(
+    ("first", "hint"), [("kitti", "as --root truth"), ("maps", "as --pred maps --gt truth")]
+)
+def test_folders_where_files_belong(capsys, tmp_path, monkeypatch, first, hint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "maps").mkdir()
+    (tmp_path / "truth").mkdir()
+    code, _, err = run(capsys, "eval", first, "truth")
+    assert code == 2
+    assert hint in err
+
+
 def test_json_and_csv_agree(capsys, middlebury):
     arguments = ["middlebury", "--root", middlebury, "--scenes", "Teddy", "--iterations", 2]
     code, shown = as_json(capsys, *arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..limits import COUNT, FACTOR, LABELS
+from .completion import DATASETS
 from .engines import engine_options, opened_engine, wants_engine
 from .exits import EXIT_INCOMPLETE
 from .options import (
@@ -260,6 +262,12 @@ def _check_targets(
 ) -> None:
     if len(targets) > 2 or (targets and gt is not None) or not (targets or gt is not None):
         raise click.UsageError("Give one DATASET, or PRED and GT, or --pred DIR and --gt DIR.")
+    if len(targets) == 2 and os.path.isdir(targets[1]):  # folders where names of files belong
+        first, second = targets
+        if first in DATASETS:
+            raise click.UsageError(f"Give the folder of a data set as --root {second}.")
+        if os.path.isdir(first):
+            raise click.UsageError(f"Give folders of maps as --pred {first} --gt {second}.")
     if len(targets) == 1 and (mask is not None or rules is not None):
         raise click.UsageError("A data set has its own masks and rules: leave out --mask, --rules.")
     if components and len(targets) != 1:
