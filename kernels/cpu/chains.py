@@ -27,9 +27,11 @@ from numba.extending import overload
 from . import buffers
 from .jit import compiled
 from .lanes import (
+    LINE_BYTES,
     chains_per_vector,
     is_fixed,
     lane_count,
+    line_count,
     load_lanes,
     splat,
     store_lanes,
@@ -43,20 +45,18 @@ from .transfers import (
     F_LABELS,
     FINISHED,
     FOLLOWING_LABELS,
-    HIDING_LABELS,
     LAST_RUN,
-    LINE_BYTES,
     NODE_STEP,
     NODES,
     PROGRESS_SIZE,
     RUNS_AT_A_TIME,
-    TILES,
     ChainBlock,
     Scratch,
     bring,
     bring_back,
     exchange,
     fetch,
+    hides_memory,
     vote,
 )
 
@@ -265,13 +265,10 @@ def _row_count(nodes: int) -> int:
     return _BOTTOM + levels + levels * (levels + 1) // 2
 
 
-def scratch_bytes(nodes: int, label_count: int) -> int:
-    """Bytes of `scratch_arrays`, without what does not grow with the labels.
-
-    In fixed point as many as in float32: there are twice the chains.
-    """
-    lanes = chains_per_vector("float32")
-    return 4 * lanes * (nodes * label_count + _row_count(nodes) * (label_count + 1))
+def scratch_bytes(nodes: int, label_count: int, dtype: Any = np.float32) -> int:
+    """Bytes of `scratch_arrays`, without what does not grow with the labels."""
+    vector = chains_per_vector(dtype) * np.dtype(dtype).itemsize
+    return vector * (nodes * label_count + _row_count(nodes) * (label_count + 1))
 
 
 @cache
@@ -372,12 +369,12 @@ def move_minorants(
         min(lanes, optima.size - following) - 1 if following >= 0 else -1,
         progress[BROUGHT] == begin,
         label_count,
-        label_count % (TILES * lanes) == 0 and out.ctypes.data % LINE_BYTES == 0,
+        label_count % line_count(pointer_to(f)) == 0 and out.ctypes.data % LINE_BYTES == 0,
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
         splat(limit),
         limit,
         fixed,
-        not fixed and label_count >= HIDING_LABELS,
+        hides_memory(lanes, label_count),
     )
     scratch = Scratch(
         pointer_to(lane_costs),
