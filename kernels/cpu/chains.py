@@ -8,11 +8,12 @@ takes time in proportion to the number of labels, whatever that is.
 The costs of a block are brought into this order once (`bring`), and what is handed to the other
 family is brought back (`exchange`).  When a node is handed over, the costs of the same node of the
 block that follows take its place in the scratch; what both need from memory is fetched a little at
-a time, with the messages before (`fetch`).  Beside the costs the bisection keeps only the few
-dozen rows that it reads again (`_walk`).
+a time, with the messages before (`fetch`).  Where messages are too short for that (`hides_memory`)
+every block brings its own costs in its first walks.  Beside the costs the bisection keeps only the
+few dozen rows that it reads again (`_walk`).
 
 The numbers are floats or 16-bit fixed point (docs/model.md 6.9); what is different for the latter
-is in `lanes` and `messages`, and that every block brings its own costs in its first walks.
+is in `lanes` and `messages`.
 """
 
 from __future__ import annotations
