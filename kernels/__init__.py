@@ -215,11 +215,11 @@ def network_passes(height: int, threads: int) -> int:
     return passes(height, threads)
 
 
-def chain_scratch(nodes: int, label_count: int) -> int:
+def chain_scratch(nodes: int, label_count: int, fixed_point: bool = False) -> int:
     """Bytes that every thread of the CPU's `dual_mm` needs for chains of ``nodes`` pixels."""
     from .cpu.chains import scratch_bytes
 
-    return scratch_bytes(nodes, label_count)
+    return scratch_bytes(nodes, label_count, "int16" if fixed_point else "float32")
 
 
 def fixed_point_problem(

@@ -8,11 +8,12 @@ takes time in proportion to the number of labels, whatever that is.
 The costs of a block are brought into this order once (`bring`), and what is handed to the other
 family is brought back (`exchange`).  When a node is handed over, the costs of the same node of the
 block that follows take its place in the scratch; what both need from memory is fetched a little at
-a time, with the messages before (`fetch`).  Beside the costs the bisection keeps only the few
-dozen rows that it reads again (`_walk`).
+a time, with the messages before (`fetch`).  Where messages are too short for that (`hides_memory`)
+every block brings its own costs in its first walks.  Beside the costs the bisection keeps only the
+few dozen rows that it reads again (`_walk`).
 
 The numbers are floats or 16-bit fixed point (docs/model.md 6.9); what is different for the latter
-is in `lanes` and `messages`, and that every block brings its own costs in its first walks.
+is in `lanes` and `messages`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from numba.extending import overload
 from . import buffers
 from .jit import compiled
 from .lanes import (
+    LINE_BYTES,
     chains_per_vector,
     is_fixed,
     lane_count,
+    line_count,
     load_lanes,
     splat,
     store_lanes,
@@ -43,20 +46,18 @@ from .transfers import (
     F_LABELS,
     FINISHED,
     FOLLOWING_LABELS,
-    HIDING_LABELS,
     LAST_RUN,
-    LINE_BYTES,
     NODE_STEP,
     NODES,
     PROGRESS_SIZE,
     RUNS_AT_A_TIME,
-    TILES,
     ChainBlock,
     Scratch,
     bring,
     bring_back,
     exchange,
     fetch,
+    hides_memory,
     vote,
 )
 
@@ -265,13 +266,10 @@ def _row_count(nodes: int) -> int:
     return _BOTTOM + levels + levels * (levels + 1) // 2
 
 
-def scratch_bytes(nodes: int, label_count: int) -> int:
-    """Bytes of `scratch_arrays`, without what does not grow with the labels.
-
-    In fixed point as many as in float32: there are twice the chains.
-    """
-    lanes = chains_per_vector("float32")
-    return 4 * lanes * (nodes * label_count + _row_count(nodes) * (label_count + 1))
+def scratch_bytes(nodes: int, label_count: int, dtype: Any = np.float32) -> int:
+    """Bytes of `scratch_arrays`, without what does not grow with the labels."""
+    vector = chains_per_vector(dtype) * np.dtype(dtype).itemsize
+    return vector * (nodes * label_count + _row_count(nodes) * (label_count + 1))
 
 
 @cache
@@ -372,12 +370,12 @@ def move_minorants(
         min(lanes, optima.size - following) - 1 if following >= 0 else -1,
         progress[BROUGHT] == begin,
         label_count,
-        label_count % (TILES * lanes) == 0 and out.ctypes.data % LINE_BYTES == 0,
+        label_count % line_count(pointer_to(f)) == 0 and out.ctypes.data % LINE_BYTES == 0,
         Edge(splat(p1), splat(p2), load_lanes(pointer_to(ones), 0)),
         splat(limit),
         limit,
         fixed,
-        not fixed and label_count >= HIDING_LABELS,
+        hides_memory(lanes, label_count),
     )
     scratch = Scratch(
         pointer_to(lane_costs),

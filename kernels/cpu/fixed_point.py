@@ -1,8 +1,8 @@
 """Dual_MM in 16-bit fixed point (docs/model.md 6.9), CPU.
 
-A volume of int16 is half as large as one of float32, and a vector holds twice as many numbers, of
-which Zen 4 also compares twice as many in a cycle.  The costs are rounded once; from then on
-everything but the division of a cut is exact.
+A volume of int16 is half as large as one of float32, and a vector of AVX2 holds twice as many
+numbers, of which Zen 4 also compares twice as many in a cycle.  The costs are rounded once; from
+then on everything but the division of a cut is exact.
 
 Rounded costs and working costs lie in the memory of the float32 costs: of each row of the image
 the first half holds the one and the second half the other.

@@ -3,8 +3,8 @@
 A `Lanes` is a vector register of `chains_per_vector` numbers, floats or 16-bit fixed point. It is
 added, subtracted, multiplied and negated with the usual operators, and it is read from and written
 to memory that has the lanes as its last axis. A `LaneTile` is as many of them, a square that can be
-transposed: that is how numbers come from volumes, which have the labels as their last axis, and
-return there.
+transposed, or a few such squares side by side, whose rows are whole cache lines: that is how
+numbers come from volumes, which have the labels as their last axis, and return there.
 
 Fixed point numbers are int16 in units that the caller chooses.  Sums and differences stop at the
 largest and the smallest number.  The operands of a product are read as unsigned, and the second
@@ -27,26 +27,39 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from .pointers import prefetch_line
+from .registers import register_bytes
 
 __all__ = [
-    "above", "at_most", "chains_per_vector", "fused_sum", "is_fixed", "lane_count", "load_lanes",
-    "load_tile", "lower", "prefetch_tile", "splat", "store_lanes", "store_tile", "stream_tiles",
-    "transposed", "where_less",
+    "LINE_BYTES", "above", "at_most", "chains_per_vector", "fused_sum", "is_fixed", "lane_count",
+    "line_count", "load_lanes", "load_line", "load_tile", "load_vectors", "lower", "prefetch_tile",
+    "splat", "store_lanes", "store_tile", "store_vectors", "stream_tile", "transposed",
+    "where_less",
 ]  # fmt: skip
 
-# Lanes of floats fill a vector of AVX.  16 of them, as AVX-512 has, would double the memory of a
-# block, which with 8 is 5 MB for rows of 1242 pixels and 128 labels; Zen 4 does no more operations
-# in a cycle with them.
-_FLOAT_LANES = 8
+LINE_BYTES = 64  # of the caches
+
+# Of int16 a register of AVX2 is full.  One of AVX-512 has room for twice as many, but Intel takes
+# minima and sums that saturate in one port where it has two for AVX2: nothing would be gained for
+# twice the memory.
 _FIXED_LANES = 16
+
+_WIDE_BYTES = 64  # of the registers of AVX-512, which have four quarters
 
 _NUMBER = ir.IntType(32)
 
 
 def chains_per_vector(dtype: Any) -> int:
-    """How many chains fit in a vector: 8 of floats, 16 of int16; of a NumPy or a Numba type."""
+    """How many chains a vector has; of a NumPy or a Numba type.
+
+    As many floats as a register holds, 8 or 16, and as many doubles, which only tests need.
+    """
     name = getattr(dtype, "name", None) or np.dtype(dtype).name
-    return _FIXED_LANES if name == "int16" else _FLOAT_LANES
+    return _FIXED_LANES if name == "int16" else register_bytes() // 4
+
+
+def _squares_per_line(dtype: Any) -> int:
+    """Squares side by side that make rows of a cache line, or longer ones."""
+    return max(1, LINE_BYTES * 8 // (chains_per_vector(dtype) * dtype.bitwidth))
 
 
 class Lanes(types.Type):
@@ -59,12 +72,13 @@ class Lanes(types.Type):
 
 
 class LaneTile(types.Type):
-    """The type of as many vectors as each has lanes."""
+    """The type of as many vectors as each has lanes, or of several such squares side by side."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: Any, squares: int = 1) -> None:
         self.dtype = dtype
         self.count = chains_per_vector(dtype)
-        super().__init__(f"LaneTile({dtype})")
+        self.squares = squares
+        super().__init__(f"LaneTile({dtype} x {squares})")
 
 
 @register_model(Lanes)
@@ -79,7 +93,7 @@ class _TileModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
         vector = ir.VectorType(element, kind.count)
-        super().__init__(manager, kind, ir.ArrayType(vector, kind.count))
+        super().__init__(manager, kind, ir.ArrayType(vector, kind.squares * kind.count))
 
 
 def _is_fixed(vector: Any) -> bool:
@@ -164,6 +178,17 @@ def lane_count(typingctx: Any, pointer: Any) -> Any:
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return context.get_constant(types.intp, chains_per_vector(sig.args[0].dtype))
+
+    return types.intp(pointer), codegen
+
+
+@intrinsic
+def line_count(typingctx: Any, pointer: Any) -> Any:
+    """Numbers in a row of `load_line`, known when the function is compiled."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        dtype = sig.args[0].dtype
+        return context.get_constant(types.intp, _squares_per_line(dtype) * chains_per_vector(dtype))
 
     return types.intp(pointer), codegen
 
@@ -313,16 +338,37 @@ def _row_offsets(builder: Any, count: int, step: Any, last: Any) -> list[Any]:
     ]
 
 
-@intrinsic
-def load_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
-    """The tile whose row i begins at ``pointer[min(i, last) * step]``."""
-    kind = LaneTile(pointer.dtype)
+def _row_parts(builder: Any, kind: LaneTile, step: Any, last: Any) -> list[list[Any]]:
+    """Where the parts of every row of a tile begin, one in each square."""
+    return [
+        [builder.add(offset, offset.type(i * kind.count)) for i in range(kind.squares)]
+        for offset in _row_offsets(builder, kind.count, step, last)
+    ]
+
+
+def _load_rows(kind: LaneTile) -> Any:
+    """An intrinsic's code that reads a tile of rows."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        offsets = _row_offsets(builder, kind.count, *args[1:])
-        return _tile(builder, [_read(builder, kind, args[0], offset) for offset in offsets])
+        squares = zip(*_row_parts(builder, kind, *args[1:]), strict=True)
+        begins = [begin for square in squares for begin in square]
+        return _tile(builder, [_read(builder, kind, args[0], begin) for begin in begins])
 
-    return kind(pointer, types.intp, types.intp), codegen
+    return codegen
+
+
+@intrinsic
+def load_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
+    """The square whose row i begins at ``pointer[min(i, last) * step]``."""
+    kind = LaneTile(pointer.dtype)
+    return kind(pointer, types.intp, types.intp), _load_rows(kind)
+
+
+@intrinsic
+def load_line(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
+    """The tile of `line_count` columns whose row i begins at ``pointer[min(i, last) * step]``."""
+    kind = LaneTile(pointer.dtype, _squares_per_line(pointer.dtype))
+    return kind(pointer, types.intp, types.intp), _load_rows(kind)
 
 
 @intrinsic
@@ -330,35 +376,57 @@ def store_tile(typingctx: Any, pointer: Any, step: Any, last: Any, tile: Any) ->
     """Write row i of a tile to where ``pointer[min(i, last) * step]`` begins."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        offsets = _row_offsets(builder, tile.count, *args[1:3])
-        for offset, row in zip(offsets, _rows(builder, args[3]), strict=True):
-            _write(builder, tile, args[0], offset, row)
+        squares = zip(*_row_parts(builder, tile, *args[1:3]), strict=True)
+        begins = [begin for square in squares for begin in square]
+        for begin, row in zip(begins, _rows(builder, args[3]), strict=True):
+            _write(builder, tile, args[0], begin, row)
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp, types.intp, tile), codegen
 
 
 @intrinsic
-def stream_tiles(typingctx: Any, pointer: Any, step: Any, last: Any, low: Any, high: Any) -> Any:
-    """Write two tiles side by side, like `store_tile`, past the caches.
+def stream_tile(typingctx: Any, pointer: Any, step: Any, last: Any, tile: Any) -> Any:
+    """Write a tile like `store_tile`, past the caches, one whole row after the other.
 
     Rows must begin at multiples of their size, and should be whole cache lines.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer, step, last = args[:3]
-        size = low.count * _bytes(low)
+        size = tile.count * _bytes(tile)
         past_caches = builder.module.add_metadata([_NUMBER(1)])
-        tiles = zip(*(_rows(builder, tile) for tile in args[3:]), strict=True)
-        offsets = _row_offsets(builder, low.count, step, last)
-        for offset, halves in zip(offsets, tiles, strict=True):
-            for i, half in enumerate(halves):
-                begin = builder.add(offset, offset.type(i * low.count))
-                written = builder.store(half, _address(builder, low, pointer, begin), align=size)
+        rows = _rows(builder, args[3])
+        for i, parts in enumerate(_row_parts(builder, tile, *args[1:3])):
+            for begin, part in zip(parts, rows[i :: tile.count], strict=True):
+                written = builder.store(part, _address(builder, tile, args[0], begin), align=size)
                 written.set_metadata("nontemporal", past_caches)
         return context.get_dummy_value()
 
-    return types.void(pointer, types.intp, types.intp, low, high), codegen
+    return types.void(pointer, types.intp, types.intp, tile), codegen
+
+
+@intrinsic
+def load_vectors(typingctx: Any, pointer: Any) -> Any:
+    """As many vectors one after the other as `load_line` has columns: its transposed tile."""
+    kind = LaneTile(pointer.dtype, _squares_per_line(pointer.dtype))
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        begins = [_NUMBER(i * kind.count) for i in range(kind.squares * kind.count)]
+        return _tile(builder, [_read(builder, kind, args[0], begin) for begin in begins])
+
+    return kind(pointer), codegen
+
+
+@intrinsic
+def store_vectors(typingctx: Any, pointer: Any, tile: Any) -> Any:
+    """Write the vectors of a tile one after the other."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        for i, vector in enumerate(_rows(builder, args[1])):
+            _write(builder, tile, args[0], _NUMBER(i * tile.count), vector)
+        return context.get_dummy_value()
+
+    return types.void(pointer, tile), codegen
 
 
 @intrinsic
@@ -375,12 +443,18 @@ def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
 
 @intrinsic
 def transposed(typingctx: Any, tile: Any) -> Any:
-    """The transposed tile, of floats or of fixed point."""
+    """The tile with each of its squares transposed, of floats or of fixed point."""
+    if tile.count * _bytes(tile) == register_bytes() == _WIDE_BYTES:
+        exchange = _quarters_interleaved
+    elif isinstance(tile.dtype, types.Integer):
+        exchange = _halves_interleaved
+    else:
+        exchange = _squares_exchanged
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         rows = _rows(builder, args[0])
-        exchange = _squares_exchanged if tile.count == _FLOAT_LANES else _halves_interleaved
-        return _tile(builder, exchange(builder, rows))
+        squares = [rows[i : i + tile.count] for i in range(0, len(rows), tile.count)]
+        return _tile(builder, [row for square in squares for row in exchange(builder, square)])
 
     return tile(tile), codegen
 
@@ -404,24 +478,65 @@ def _squares_exchanged(builder: Any, rows: list[Any]) -> list[Any]:
 def _halves_interleaved(builder: Any, rows: list[Any]) -> list[Any]:
     """Transpose 16 rows of 16 by shuffles within the halves of vectors, which are the fast ones.
 
-    The halves of rows i and i + 8 are put side by side.  Then 8 rows are interleaved three times,
-    each with the one four further, in both halves alike.
+    The halves of rows i and i + 8 are put side by side.  Then 8 rows are interleaved.
     """
     count, half = len(rows), len(rows) // 2
     first = _lane_numbers([*range(half), *range(count, count + half)])
     second = _lane_numbers([*range(half, count), *range(count + half, 2 * count)])
-    quarters = range(0, half // 2), range(half // 2, half)
-    low, high = (
-        _lane_numbers(
-            [t + at for begin in (0, half) for at in (begin + i for i in part) for t in (0, count)]
-        )
-        for part in quarters
-    )
     done: list[Any] = []
     for side in (first, second):
         part = [builder.shuffle_vector(rows[i], rows[i + half], side) for i in range(half)]
-        for _ in range(3):
-            pairs = list(zip(part[: half // 2], part[half // 2 :], strict=True))
-            part = [builder.shuffle_vector(a, b, which) for a, b in pairs for which in (low, high)]
-        done += part
+        done += _interleaved(builder, part, 2)
     return done
+
+
+def _quarters_interleaved(builder: Any, rows: list[Any]) -> list[Any]:
+    """Transpose rows of AVX-512 by exchanging quarters, then by shuffles within these.
+
+    The quarters q of four rows, as far apart as a quarter has numbers, are put side by side, which
+    takes two shuffles a row.  Then as many rows as a quarter has numbers are interleaved.
+    """
+    size = len(rows) // 4
+    numbers = [list(range(i * size, (i + 1) * size)) for i in range(8)]  # of the quarters of two
+
+    def shuffled(a: Any, b: Any, *quarters: int) -> Any:
+        order = [number for quarter in quarters for number in numbers[quarter]]
+        return builder.shuffle_vector(a, b, _lane_numbers(order))
+
+    done: list[Any] = []
+    parts: list[list[Any]] = [[], [], [], []]
+    for i in range(size):
+        upper, lower = rows[i :: 2 * size], rows[i + size :: 2 * size]
+        even, odd = (
+            [shuffled(a, b, *which) for a, b in zip(upper, lower, strict=True)]
+            for which in ((0, 2, 4, 6), (1, 3, 5, 7))
+        )
+        for q, pair in enumerate((even, odd, even, odd)):
+            parts[q].append(shuffled(*pair, *((0, 2, 4, 6) if q < 2 else (1, 3, 5, 7))))
+    for part in parts:
+        done += _interleaved(builder, part, 4)
+    return done
+
+
+def _interleaved(builder: Any, part: list[Any], pieces: int) -> list[Any]:
+    """Transpose the squares of as many rows as each of the ``pieces`` of a row has numbers.
+
+    Rows half the number apart are interleaved, in all pieces alike, until every row has been with
+    every other one.
+    """
+    size, count = len(part), len(part) * pieces
+    low, high = (
+        _lane_numbers(
+            [
+                begin + i + of_row
+                for begin in range(0, count, size)
+                for i in half
+                for of_row in (0, count)
+            ]
+        )
+        for half in (range(size // 2), range(size // 2, size))
+    )
+    for _ in range(size.bit_length() - 1):
+        pairs = list(zip(part[: size // 2], part[size // 2 :], strict=True))
+        part = [builder.shuffle_vector(a, b, which) for a, b in pairs for which in (low, high)]
+    return part

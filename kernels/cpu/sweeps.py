@@ -13,7 +13,7 @@ import numpy as np
 
 from .chains import move_minorants, scratch_arrays
 from .lanes import chains_per_vector
-from .transfers import HIDING_LABELS
+from .transfers import hides_memory
 from .workers import run_tiles
 
 __all__ = ["sweep"]
@@ -44,7 +44,7 @@ def sweep(
     # A block that a thread knows of beforehand is for this thread only.  So the last ones, which
     # decide how evenly the work is divided, are not handed out ahead.
     shared = 2 * (numba.get_num_threads() - 1) * lanes
-    ahead = limit is None and f.shape[1] >= HIDING_LABELS
+    ahead = hides_memory(lanes, f.shape[1])
 
     def worker(blocks: Iterator[int]) -> None:
         scratch = scratch_arrays(nodes, f.shape[1], f.dtype)

@@ -12,32 +12,34 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from .jit import part_or_python
 from .lanes import (
     above,
     at_most,
     lane_count,
+    line_count,
     load_lanes,
-    load_tile,
+    load_line,
+    load_vectors,
     prefetch_tile,
     splat,
     store_lanes,
     store_tile,
-    stream_tiles,
+    store_vectors,
+    stream_tile,
     transposed,
     where_less,
 )
 from .messages import Edge, inner
 from .pointers import advance, never_inline, prefetch
 
-__all__ = ["ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", "vote"]
+__all__ = [
+    "ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", "hides_memory", "vote",
+]  # fmt: skip
 
-# Tiles that are brought at a time: with float32 and fixed point their rows make a cache line.
-TILES = 2
-LINE_BYTES = 64
-
-# Messages of so many labels take long enough to hide what comes from memory (`fetch`).  Those of
-# fewer, and those in fixed point, are too short: fetching takes longer than waiting.
-HIDING_LABELS = 24
+# Messages of so many labels take long enough to hide what comes from memory (`fetch`), if they are
+# of so few chains.
+_HIDING_LABELS, _HIDING_LANES = 24, 8
 
 # Nodes that are fetched from memory ahead of the one that is brought by a walk.
 AHEAD = 4
@@ -102,6 +104,17 @@ class Scratch(NamedTuple):
     progress: Any
 
 
+@part_or_python
+def hides_memory(lanes: int, label_count: int) -> bool:
+    """Whether what a block needs from memory is fetched with its messages, and those before.
+
+    Fetching takes longer than waiting where messages are short: of few labels, in fixed point, and
+    with registers of AVX-512, where an Intel's own prefetching comes with the costs that a block
+    brings itself.
+    """
+    return lanes <= _HIDING_LANES and label_count >= _HIDING_LABELS
+
+
 def _exchanged(f: Any, cost: Any, minorant: Any, low: Any, limit: Any) -> Any:
     """``f + (minorant - cost)``; in fixed point relative to ``low`` and at most ``limit``."""
     raise NotImplementedError("only for compiled functions")
@@ -129,8 +142,7 @@ def bring(
     """
     never_inline()
     label_count, step = block.label_count, block.chain_step * block.label_count
-    lanes = lane_count(source)
-    line = TILES * lanes
+    lanes, line = lane_count(source), line_count(source)
     if label_count < line:
         for lane in range(lanes):
             for k in range(label_count):
@@ -142,10 +154,8 @@ def bring(
         if ahead != 0:
             prefetch_tile(advance(source, k + ahead), step, last)
             prefetch_tile(advance(soon_target, k * lanes), line, lanes)
-        low = transposed(load_tile(advance(source, k), step, last))
-        high = transposed(load_tile(advance(source, k + lanes), step, last))
-        store_tile(advance(target, k * lanes), lanes, lanes, low)
-        store_tile(advance(target, (k + lanes) * lanes), lanes, lanes, high)
+        tile = transposed(load_line(advance(source, k), step, last))
+        store_vectors(advance(target, k * lanes), tile)
 
 
 @inner
@@ -158,7 +168,7 @@ def fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
     never_inline()
     fetched, run = progress[_FETCHED], progress[_RUNS]
     end = min(progress[FINISHED] + _FETCHED_NODES, progress[NODES])
-    runs, line = progress[RUNS_AT_A_TIME], TILES * lane_count(f)
+    runs, line = progress[RUNS_AT_A_TIME], line_count(f)
     while runs > 0 and fetched < end:
         at = order[fetched] * progress[NODE_STEP] + (run >> 1) * progress[CHAIN_STEP]
         volume = following if run & 1 else f
@@ -172,17 +182,16 @@ def fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
 
 
 @inner
-def _write_line(block: ChainBlock, target: Any, low: Any, high: Any) -> None:
-    """Write two tiles of labels of every chain.  Lanes that repeat the last one write what it does.
+def _write_line(block: ChainBlock, target: Any, tile: Any) -> None:
+    """Write a line of labels of every chain.  Lanes that repeat the last one write what it does.
 
     They are read again only after the rest of the volume, so they need no place in the caches.
     """
     step = block.chain_step * block.label_count
     if block.whole_lines:
-        stream_tiles(target, step, block.last, low, high)
+        stream_tile(target, step, block.last, tile)
     else:
-        store_tile(target, step, block.last, low)
-        store_tile(advance(target, lane_count(target)), step, block.last, high)
+        store_tile(target, step, block.last, tile)
 
 
 @inner
@@ -191,8 +200,7 @@ def bring_back(block: ChainBlock, pixel: int, minorant: Any, low: Any) -> None:
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     out = advance(block.out, pixel * label_count)
-    lanes = lane_count(out)
-    line = TILES * lanes
+    lanes, line = lane_count(out), line_count(out)
     if label_count < line:
         for k in range(label_count):
             value = at_most(above(load_lanes(minorant, k), low), block.limit)
@@ -204,11 +212,8 @@ def bring_back(block: ChainBlock, pixel: int, minorant: Any, low: Any) -> None:
         return
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
-        near = load_tile(advance(minorant, k * lanes), lanes, lanes)
-        far = load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes)
-        near = at_most(above(near, low), block.limit)
-        far = at_most(above(far, low), block.limit)
-        _write_line(block, advance(out, k), transposed(near), transposed(far))
+        tile = at_most(above(load_vectors(advance(minorant, k * lanes)), low), block.limit)
+        _write_line(block, advance(out, k), transposed(tile))
 
 
 @inner
@@ -223,8 +228,7 @@ def exchange(
     never_inline()
     label_count, step, last = block.label_count, block.chain_step * block.label_count, block.last
     f, out = advance(block.f, pixel * label_count), advance(block.out, pixel * label_count)
-    lanes = lane_count(f)
-    line = TILES * lanes
+    lanes, line = lane_count(f), line_count(f)
     if label_count < line:
         for lane in range(last + 1):
             for k in range(label_count):
@@ -237,14 +241,10 @@ def exchange(
         k = min(begin, label_count - line)
         if not block.hides:
             prefetch_tile(advance(f, k + ahead), step, last)
-        near = above(load_tile(advance(minorant, k * lanes), lanes, lanes), low)
-        far = above(load_tile(advance(minorant, (k + lanes) * lanes), lanes, lanes), low)
-        near = near - load_tile(advance(costs, k * lanes), lanes, lanes)
-        far = far - load_tile(advance(costs, (k + lanes) * lanes), lanes, lanes)
-        near = load_tile(advance(f, k), step, last) + transposed(near)
-        far = load_tile(advance(f, k + lanes), step, last) + transposed(far)
-        near, far = at_most(near, block.limit), at_most(far, block.limit)
-        _write_line(block, advance(out, k), near, far)
+        moved = above(load_vectors(advance(minorant, k * lanes)), low)
+        moved = moved - load_vectors(advance(costs, k * lanes))
+        tile = load_line(advance(f, k), step, last) + transposed(moved)
+        _write_line(block, advance(out, k), at_most(tile, block.limit))
 
 
 @inner

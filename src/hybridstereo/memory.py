@@ -104,7 +104,7 @@ def inference_memory(
         if not in_place and (volumes[0] > features or len(volumes) > 1 or views > 1):
             solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
-        chains = threads * chain_scratch(max(height, width), label_count)
+        chains = threads * chain_scratch(max(height, width), label_count, in_place)
         needs.append(solving + _MAPS * pixels + kept + chains)
     return max(needs) + (_COMPARING * pixels if views > 1 else 0) + _SMALL
 

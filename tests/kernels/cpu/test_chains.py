@@ -66,10 +66,11 @@ def test_other_chains_are_left_alone(rng):
     np.testing.assert_allclose(out.reshape(4, 5, 3)[:, 2], expected, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
 @pytest.mark.parametrize(("nodes", "labels"), [(375, 128), (1242, 16)])
-def test_memory_of_a_thread_is_that_of_its_scratch_arrays(nodes, labels):
-    allocated = sum(x.nbytes for x in scratch_arrays(nodes, labels, np.float32))
-    assert scratch_bytes(nodes, labels) == pytest.approx(allocated, rel=0.1)
+def test_memory_of_a_thread_is_that_of_its_scratch_arrays(nodes, labels, dtype):
+    allocated = sum(x.nbytes for x in scratch_arrays(nodes, labels, dtype))
+    assert scratch_bytes(nodes, labels, dtype) == pytest.approx(allocated, rel=0.1)
 
 
 @pytest.mark.parametrize("labels", [7, 15, 16, 17, 32])

@@ -8,26 +8,32 @@ from numba import njit
 
 from hybridstereo.kernels.cpu import buffers
 from hybridstereo.kernels.cpu.lanes import (
+    LINE_BYTES,
     above,
     at_most,
     chains_per_vector,
     fused_sum,
     is_fixed,
     lane_count,
+    line_count,
     load_lanes,
+    load_line,
     load_tile,
+    load_vectors,
     lower,
     prefetch_tile,
     splat,
     store_lanes,
     store_tile,
-    stream_tiles,
+    store_vectors,
+    stream_tile,
     transposed,
     where_less,
 )
 from hybridstereo.kernels.cpu.pointers import advance, pointer_to
+from hybridstereo.kernels.cpu.registers import register_bytes
 
-LANES = chains_per_vector(np.float32)
+LANES, FIXED_LANES = chains_per_vector(np.float32), chains_per_vector(np.int16)
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
@@ -81,9 +87,9 @@ def test_tiles_are_transposed_and_rows_beyond_the_last_repeat_it(rng, dtype, las
         tile = transposed(load_tile(pointer_to(source), step, last))
         store_tile(pointer_to(target), LANES, LANES, tile - tile + tile)
 
-    source = rng.standard_normal((LANES, 11)).astype(dtype)
+    source = rng.standard_normal((LANES, LANES + 3)).astype(dtype)
     target = np.empty((LANES, LANES), dtype)
-    turn(source, 11, last, target)
+    turn(source, LANES + 3, last, target)
     rows = np.minimum(np.arange(LANES), last)
     np.testing.assert_array_equal(target, source[rows, :LANES].T)
 
@@ -93,20 +99,44 @@ def test_tiles_are_transposed_and_rows_beyond_the_last_repeat_it(rng, dtype, las
 def test_rows_are_written_up_to_the_last(rng, dtype, last):
     @njit
     def write(source, step, last, stored, streamed):
-        a = load_tile(pointer_to(source), 2 * LANES, last)
-        b = load_tile(advance(pointer_to(source), LANES), 2 * LANES, last)
-        store_tile(pointer_to(stored), step, last, a)
-        store_tile(advance(pointer_to(stored), LANES), step, last, b)
-        stream_tiles(pointer_to(streamed), step, last, a, b)
+        tile = load_line(pointer_to(source), 2 * LANES, last)
+        store_tile(pointer_to(stored), step, last, tile)
+        stream_tile(pointer_to(streamed), step, last, tile)
+        return line_count(pointer_to(source))
 
     source = rng.standard_normal((LANES, 2 * LANES)).astype(dtype)
     stored, streamed = (buffers.empty((LANES, 3 * LANES), dtype) for _ in range(2))
     stored[:], streamed[:] = -1, -1
-    write(source, 3 * LANES, last, stored, streamed)
+    line = write(source, 3 * LANES, last, stored, streamed)
+    assert line == max(LANES, LINE_BYTES // source.itemsize)
     expected = np.full_like(stored, -1)
-    expected[: last + 1, : 2 * LANES] = source[: last + 1]
+    expected[: last + 1, :line] = source[: last + 1, :line]
     np.testing.assert_array_equal(stored, expected)
     np.testing.assert_array_equal(streamed, expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+@pytest.mark.parametrize("last", [2, LANES - 1])
+def test_lines_turn_into_vectors(dtype, last):
+    @njit
+    def turn(source, step, last, target):
+        store_vectors(pointer_to(target), transposed(load_line(pointer_to(source), step, last)))
+
+    @njit
+    def turn_back(vectors, step, target):
+        tile = transposed(load_vectors(pointer_to(vectors)))
+        store_tile(pointer_to(target), step, lane_count(pointer_to(target)), tile)
+
+    lanes = chains_per_vector(dtype)
+    line = max(lanes, LINE_BYTES // np.dtype(dtype).itemsize)
+    source = np.arange(lanes * (line + 3)).reshape(lanes, line + 3).astype(dtype)
+    vectors, again = np.empty((line, lanes), dtype), np.full_like(source, -1)
+    turn(source, line + 3, last, vectors)
+    rows = source[np.minimum(np.arange(lanes), last), :line]
+    np.testing.assert_array_equal(vectors, rows.T)
+    turn_back(vectors, line + 3, again)
+    np.testing.assert_array_equal(again[:, :line], rows)
+    assert (again[:, line:] == -1).all()
 
 
 def test_lanes_of_a_type_whoever_names_it():
@@ -114,9 +144,11 @@ def test_lanes_of_a_type_whoever_names_it():
         chains_per_vector(np.int16)
         == chains_per_vector(np.dtype(np.int16))
         == chains_per_vector("int16")
+        == FIXED_LANES
         == 16
     )
     assert chains_per_vector(np.float64) == chains_per_vector("float32") == LANES
+    assert register_bytes() == LANES * 4
 
 
 def test_fixed_point_stops_at_its_ends_and_multiplies_with_fractions(rng):
@@ -134,10 +166,10 @@ def test_fixed_point_stops_at_its_ends_and_multiplies_with_fractions(rng):
         store_lanes(results, 7, where_less(x, y, splat(a[0]), y))
         return lane_count(pointer_to(a)), is_fixed(pointer_to(a))
 
-    a, b = (rng.integers(-32768, 32768, 16).astype(np.int16) for _ in range(2))
+    a, b = (rng.integers(-32768, 32768, FIXED_LANES).astype(np.int16) for _ in range(2))
     a[:2], b[:2] = [32767, -32768], [1, 1]
-    out = np.empty((8, 16), np.int16)
-    assert compute(a, b, out) == (16, True)
+    out = np.empty((8, FIXED_LANES), np.int16)
+    assert compute(a, b, out) == (FIXED_LANES, True)
     x, y = a.astype(int), b.astype(int)
     added, without = np.clip(x + y, -32768, 32767), np.clip(x - y, -32768, 32767)
     product = ((x & 65535) * (y & 65535) >> 16).astype(np.uint16).view(np.int16)
@@ -161,15 +193,16 @@ def test_floats_are_neither_shifted_nor_limited(rng):
     np.testing.assert_array_equal(out, [a[0], a[0]])
 
 
-@pytest.mark.parametrize("last", [0, 9, 15])
+@pytest.mark.parametrize("last", [0, 9, FIXED_LANES - 1])
 def test_tiles_of_fixed_point_are_transposed(last):
     @njit
-    def turn(source, last, target):
-        tile = transposed(load_tile(pointer_to(source), 21, last))
-        store_tile(pointer_to(target), 16, 16, tile)
+    def turn(source, step, last, target):
+        tile = transposed(load_tile(pointer_to(source), step, last))
+        store_tile(pointer_to(target), target.shape[1], target.shape[1], tile)
 
-    source = np.arange(16 * 21, dtype=np.int16).reshape(16, 21)
-    target = np.empty((16, 16), np.int16)
-    turn(source, last, target)
-    rows = np.minimum(np.arange(16), last)
-    np.testing.assert_array_equal(target, source[rows, :16].T)
+    lanes = FIXED_LANES
+    source = np.arange(lanes * (lanes + 5), dtype=np.int16).reshape(lanes, lanes + 5)
+    target = np.empty((lanes, lanes), np.int16)
+    turn(source, lanes + 5, last, target)
+    rows = np.minimum(np.arange(lanes), last)
+    np.testing.assert_array_equal(target, source[rows, :lanes].T)
