@@ -24,6 +24,7 @@ from .products import (
     unpack_sums,
 )
 from .tiles import Plan, add_pixels, cut_strip, finish
+from .vectors import widest_vectors
 
 _TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
 
@@ -87,6 +88,7 @@ def convolve_rows(
     buffers
         From `scratch`.
     """
+    widest_vectors()
     kh, kw, inputs, outputs = plan.taps
     strip, windows, product = buffers
     width = result.shape[1]

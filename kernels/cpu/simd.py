@@ -6,8 +6,8 @@ three functions here inline to straight-line code.  ``minimum`` assumes that no 
 ``exp`` and ``tanh`` of NaN are NaN, so that one that a network makes is found at the end.
 
 ``exp`` and ``tanh`` are approximations in float32 (relative error below 3e-7, checked by the
-tests) and the exact library functions in float64, which the gradient checks use.  They also take a
-`Vector`, for loops that LLVM would not vectorise with the widest registers.
+tests) and the exact library functions in float64, which the gradient checks use.  They take a
+`Vector` of float32, too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.typing import signature
 from numba.extending import intrinsic, overload
-
-from .vectors import Vector
 
 __all__ = ["exp", "minimum", "tanh"]
 
@@ -147,7 +144,6 @@ def tanh(x: Any) -> Any:
 
 def _define(function: Any, emit: Any) -> None:
     """Let ``function`` of float32 be what ``emit`` makes of it, that of float64 the library's."""
-    exact = getattr(math, function.__name__)
 
     @intrinsic
     def approximate(typingctx: Any, x: Any) -> Any:
@@ -156,29 +152,12 @@ def _define(function: Any, emit: Any) -> None:
 
         return x(x), codegen
 
-    @intrinsic
-    def lane_by_lane(typingctx: Any, x: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            call = context.get_function(exact, signature(x.dtype, x.dtype))
-            result = args[0]
-            for i in map(ir.IntType(32), range(result.type.count)):
-                value = call(builder, [builder.extract_element(args[0], i)])
-                result = builder.insert_element(result, value, i)
-            return result
-
-        return x(x), codegen
-
-    def of_number(x: Any) -> Any:
+    def of_float32(x: Any) -> Any:
         return approximate(x)
-
-    def of_lanes(x: Any) -> Any:
-        return lane_by_lane(x)
 
     @overload(function)
     def choose(x: Any) -> Any:
-        if x == types.float64:
-            return function
-        return of_lanes if x == Vector(types.float64) else of_number
+        return function if x == types.float64 else of_float32
 
 
 _define(exp, _emit_exp)

@@ -70,12 +70,11 @@ def test_nan_stays_nan(function):
     np.testing.assert_array_equal(np.isnan(out), np.isnan(x))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("function", "of_vectors"), [(_exp, _exp_of_vectors), (_tanh, _tanh_of_vectors)]
 )
-def test_vectors_have_the_bits_of_numbers(function, of_vectors, dtype):
-    x = np.linspace(-90, 90, 4096).astype(dtype)
+def test_vectors_have_the_bits_of_numbers(function, of_vectors):
+    x = np.linspace(-90, 90, 4096).astype(np.float32)
     x[7::97] = np.nan
     numbers, lanes = np.empty_like(x), np.empty_like(x)
     function(x, numbers)
