@@ -22,12 +22,12 @@ from .cpu.lanes import lane_count, load_tile, prefetch_tile, store_tile, transpo
 from .cpu.pointers import advance, never_inline, pointer_to, prefetch, restrict_arguments
 from .cpu.products import BLOCK_ROWS, BLOCK_VECTORS, TILE_ROWS, block_of_three
 from .cpu.simd import minimum
-from .cpu.vectors import numbers_per_vector
+from .cpu.vectors import numbers_per_vector, widest_vectors
 from .cpu.workers import run_tiles
 from .label_positions import LabelPositions, label_positions
 
-# Panels of pixels that are fetched from memory ahead of the one that is packed.
-_PANELS_AHEAD = 2
+# Pixels by which those that are fetched from memory are ahead of those that are packed.
+_PIXELS_AHEAD = 16
 
 
 # In the forward pass the other row is stored from right to left, so that labels, whose positions
@@ -101,24 +101,25 @@ def _pack_reversed(row: Any, panels: Any) -> None:
     """
     never_inline()
     (width, channels), lanes = row.shape, panels.shape[2]
-    ahead = -_PANELS_AHEAD * lanes * channels
-    in_tiles = lanes == lane_count(pointer_to(row)) and channels >= lanes
-    for p in range(panels.shape[0]):
-        x = max(width - 1 - p * lanes, 0)  # any value will do beyond the image
+    ahead = -_PIXELS_AHEAD * channels
+    side = lane_count(pointer_to(row))
+    in_tiles = lanes % side == 0 and channels >= side
+    step = side if in_tiles else 1
+    for first in range(0, panels.shape[0] * lanes, step):  # pixel, from the right
+        p, lane = first // lanes, first % lanes
+        x = max(width - 1 - first, 0)  # any value will do beyond the image
         if in_tiles:
-            for begin in range(0, channels, lanes):
-                c = min(begin, channels - lanes)  # the last tiles overlap
+            for begin in range(0, channels, side):
+                c = min(begin, channels - side)  # the last tiles overlap
                 source = advance(pointer_to(row), x * channels + c)
-                prefetch_tile(advance(source, ahead), -channels, lanes)
-                tile = transposed(load_tile(source, -channels, min(x, lanes - 1)))
-                store_tile(
-                    advance(pointer_to(panels), (p * channels + c) * lanes), lanes, lanes, tile
-                )
+                prefetch_tile(advance(source, ahead), -channels, side)
+                tile = transposed(load_tile(source, -channels, min(x, side - 1)))
+                target = advance(pointer_to(panels), (p * channels + c) * lanes + lane)
+                store_tile(target, lanes, side, tile)
         else:
-            for lane in range(lanes):
-                for c in range(channels):
-                    prefetch(pointer_to(row), 0)  # no vectors, which take long to compile
-                    panels[p, c, lane] = row[max(x - lane, 0), c]
+            for c in range(channels):
+                prefetch(pointer_to(row), 0)  # no vectors, which take long to compile
+                panels[p, c, lane] = row[x, c]
 
 
 @part()
@@ -148,6 +149,7 @@ def _correlate_row(
     Scratch: panels (P + 2, C, L), pixels (TILE_ROWS, C), products (TILE_ROWS, (P + 2) * L), scores
     (K,).  A label that looks outside the image scores 0 and stays in the softmax (docs/model.md 4).
     """
+    widest_vectors()
     (width, channels), other = left.shape, right.shape[0]
     count, lanes, columns = scores.size, panels.shape[2], products.shape[1]
     apart = channels * lanes
@@ -237,9 +239,10 @@ def correlation_forward(
 
     def worker(rows: Iterator[int]) -> None:
         # Two panels more than the row has, because a block is three of them wide.
-        panels = np.empty((-(-right.shape[1] // lanes) + BLOCK_VECTORS - 1, channels, lanes), dtype)
+        shape = -(-right.shape[1] // lanes) + BLOCK_VECTORS - 1, channels, lanes
+        panels = buffers.empty(shape, dtype)
         pixels = np.zeros((TILE_ROWS, channels), dtype)
-        products = np.empty((TILE_ROWS, panels.shape[0] * lanes), dtype)
+        products = buffers.empty((TILE_ROWS, panels.shape[0] * lanes), dtype)
         scores = np.empty(positions.label_count, dtype)
         for y in rows:
             _correlate_row(

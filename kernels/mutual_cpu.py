@@ -20,6 +20,7 @@ import numpy as np
 from .constants import SMALLEST_SUM
 from .cpu import buffers
 from .cpu.jit import compiled, part
+from .cpu.vectors import widest_vectors
 from .cpu.workers import run_rows
 from .label_positions import label_positions
 
@@ -49,6 +50,7 @@ def _normalise(
     Rows ``first`` to ``last`` - 1.  ``steps`` (K,); None, which is compiled by itself, if they are
     0, 1, 2 and so on.
     """
+    widest_vectors()
     _, width, count = f.shape
     other = right_log_sums.shape[1]
     number = f.dtype.type

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .buffers import aligned_zeros
 from .jit import compiled, part_or_python
 from .products import (
     TILE_ROWS,
@@ -23,6 +24,7 @@ from .products import (
     unpack_sums,
 )
 from .tiles import Plan, add_pixels, cut_strip, finish
+from .vectors import widest_vectors
 
 _TILE = 8 * TILE_ROWS  # pixels; 3x3 windows of 64 channels take 0.2 MB of the L2 cache
 
@@ -44,11 +46,11 @@ def scratch(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Strip, windows and product of one worker; zeros, because unused lanes are multiplied, too."""
     kh, kw, inputs, outputs = taps
-    strip = np.zeros(max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs), dtype)
+    strip = aligned_zeros((max(kh * (_TILE + kw - 1) * inputs, _TILE * outputs),), dtype)
     # More rows than pixels, because `multiply_transposed` reads a little past the end.
-    windows = np.zeros((_TILE + TILE_ROWS, kh * kw * inputs), dtype)
+    windows = aligned_zeros((_TILE + TILE_ROWS, kh * kw * inputs), dtype)
     # One row more, for the sum of a tile's pixels.
-    product = np.zeros((_TILE + 1, padded_columns(outputs, dtype)), dtype)
+    product = aligned_zeros((_TILE + 1, padded_columns(outputs, dtype)), dtype)
     return strip, windows, product
 
 
@@ -86,6 +88,7 @@ def convolve_rows(
     buffers
         From `scratch`.
     """
+    widest_vectors()
     kh, kw, inputs, outputs = plan.taps
     strip, windows, product = buffers
     width = result.shape[1]
@@ -97,7 +100,7 @@ def convolve_rows(
                 image, y, derivative, r - padding[0], left - padding[1], kh, pixels + kw - 1, strip
             )
             _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
-            multiply(windows, pixels, plan.panels, product)
+            multiply(windows, pixels, windows.shape[1], plan.panels, product)
             for p in range(pixels):
                 source, target = product[p], strip[p * outputs : (p + 1) * outputs]
                 for o in range(outputs):
@@ -170,7 +173,7 @@ def _gradient_rows(
                     target[o] = source[o]
             cut_strip(x, x, False, r, left, kh, pixels + kw - 1, strip)
             _gather_windows(strip, pixels, kh, kw * inputs, inputs, windows)
-            multiply_transposed(windows, pixels, dz, sums)
+            multiply_transposed(windows, windows.shape[1], pixels, dz, sums)
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:

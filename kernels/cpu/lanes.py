@@ -27,7 +27,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from .pointers import prefetch_line
-from .registers import register_bytes
+from .registers import AVX2_BYTES, REGISTER_BYTES
 
 __all__ = [
     "LINE_BYTES", "above", "at_most", "chains_per_vector", "fused_sum", "is_fixed", "lane_count",
@@ -43,8 +43,6 @@ LINE_BYTES = 64  # of the caches
 # twice the memory.
 _FIXED_LANES = 16
 
-_WIDE_BYTES = 64  # of the registers of AVX-512, which have four quarters
-
 _NUMBER = ir.IntType(32)
 
 
@@ -54,7 +52,7 @@ def chains_per_vector(dtype: Any) -> int:
     As many floats as a register holds, 8 or 16, and as many doubles, which only tests need.
     """
     name = getattr(dtype, "name", None) or np.dtype(dtype).name
-    return _FIXED_LANES if name == "int16" else register_bytes() // 4
+    return _FIXED_LANES if name == "int16" else REGISTER_BYTES // 4
 
 
 def _squares_per_line(dtype: Any) -> int:
@@ -444,7 +442,7 @@ def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
 @intrinsic
 def transposed(typingctx: Any, tile: Any) -> Any:
     """The tile with each of its squares transposed, of floats or of fixed point."""
-    if tile.count * _bytes(tile) == register_bytes() == _WIDE_BYTES:
+    if tile.count * _bytes(tile) == REGISTER_BYTES > AVX2_BYTES:
         exchange = _quarters_interleaved
     elif isinstance(tile.dtype, types.Integer):
         exchange = _halves_interleaved

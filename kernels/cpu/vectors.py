@@ -16,6 +16,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
+from .registers import AVX2_BYTES, REGISTER_BYTES
+
 __all__ = [
     "Vector",
     "first_address",
@@ -30,15 +32,13 @@ __all__ = [
     "store",
     "vector_address",
     "vector_lanes",
+    "widest_vectors",
 ]  # fmt: skip
-
-# AVX2; where registers are narrower LLVM splits the vectors.
-_REGISTER_BYTES = 32
 
 
 def numbers_per_vector(dtype: np.dtype) -> int:
     """Numbers of a NumPy type per vector."""
-    return _REGISTER_BYTES // dtype.itemsize
+    return REGISTER_BYTES // dtype.itemsize
 
 
 class Vector(types.Type):
@@ -46,7 +46,7 @@ class Vector(types.Type):
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = dtype
-        self.lanes = _REGISTER_BYTES * 8 // dtype.bitwidth
+        self.lanes = REGISTER_BYTES * 8 // dtype.bitwidth
         super().__init__(name=f"Vector({dtype} x {self.lanes})")
 
 
@@ -152,6 +152,24 @@ def vector_lanes(typingctx: Any, array: Any) -> Any:
         return context.get_constant(types.intp, count)
 
     return types.intp(array), codegen
+
+
+@intrinsic
+def widest_vectors(typingctx: Any) -> Any:
+    """Let LLVM, too, use vectors of this width in the loops of the calling function.
+
+    It prefers those of 32 bytes where wider ones lower the clock of early CPUs with AVX-512, which
+    our own have done by then.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if REGISTER_BYTES > AVX2_BYTES:
+            # llvmlite lists the attributes that it knows; it passes on others all the same.
+            width = f'"prefer-vector-width"="{8 * REGISTER_BYTES}"'
+            set.add(builder.function.attributes, width)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic

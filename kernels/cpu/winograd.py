@@ -37,6 +37,8 @@ from typing import Any
 
 import numpy as np
 
+from . import simd
+from .buffers import aligned_zeros
 from .jit import compiled, part_or_python
 from .pointers import pointer_to, prefetch
 from .products import (
@@ -48,7 +50,7 @@ from .products import (
     size_of_sums,
     unpack_sums,
 )
-from .tiles import Plan, add_pixels, cut_strip, finish
+from .tiles import Plan, add_pixels, cut_strip
 from .vectors import load, load_if, scaled, scaled_sum, store, vector_lanes
 
 _SIDE = 6  # of a patch
@@ -93,7 +95,9 @@ def _kernels_to_points(taps: np.ndarray) -> np.ndarray:
     G = _kernel_matrix(math.isqrt(len(taps)))
     # NaN and infinity of a model pass in silence, as in all kernels; the stage names them.
     with np.errstate(invalid="ignore"):
-        return (G @ taps.astype(np.float64)).astype(np.float32)
+        points = aligned_zeros((_POINTS, taps.shape[1]), np.dtype(np.float32))
+        points[...] = G @ taps.astype(np.float64)
+    return points
 
 
 def _points_to_kernels(dU: np.ndarray, side: int) -> np.ndarray:
@@ -170,7 +174,9 @@ def _fetch(source: Any, at: int, line: int, channels: int, side: int) -> None:
 
 
 @part_or_python
-def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, V: Any) -> None:
+def _input_to_points(
+    source: Any, start: int, line: int, channels: int, side: int, tiles: int, V: Any
+) -> None:
     """V[point, tile] = B^T d B.
 
     Parameters
@@ -179,9 +185,9 @@ def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, 
         The patch of tile t begins at ``start + side*t*I`` of the (flat) source; its rows are
         ``line`` apart.
     V
-        (36, _BLOCK, I).
+        (36, _BLOCK, padded I).
     """
-    channels, lanes = V.shape[2], vector_lanes(V)
+    lanes = vector_lanes(V)
     for t in range(tiles):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)  # the last vector overlaps: no scalar remainder
@@ -196,26 +202,27 @@ def _input_to_points(source: Any, start: int, line: int, side: int, tiles: int, 
             for j in range(_SIDE):
                 column = r0[j], r1[j], r2[j], r3[j], r4[j], r5[j]
                 for i, value in enumerate(_apply_b(column)):
-                    store(V, ((_SIDE * i + j) * _BLOCK + t) * channels + c, value)
+                    store(V, ((_SIDE * i + j) * _BLOCK + t) * V.shape[2] + c, value)
 
 
 @part_or_python
-def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> None:
-    """strip = A^T M A + bias.
+def _points_to_tiles(
+    M: Any, bias: Any, activate: bool, side: int, first: int, last: int,
+    target: Any, start: int, line: int,
+) -> None:  # fmt: skip
+    """Tiles ``first`` to ``last`` - 1 of the output, A^T M A + bias, after tanh if ``activate``.
 
     Parameters
     ----------
     M
         (36, _BLOCK, padded O).
-    strip
-        (5, side*tiles + 1, O), flat.  A fifth row or column that a tile does not have is written
-        all the same: to the row that is not read, or where the next tile comes.
+    target, start, line
+        Tile ``first`` begins at ``start`` of the (flat) target; its rows are ``line`` apart.
     """
     channels, lanes = bias.size, vector_lanes(M)
     step = M.shape[1] * M.shape[2]
-    line = (side * tiles + 1) * channels
     fourth, fifth = _LARGEST - side, side - (_LARGEST - 1)  # one of them is 1
-    for t in range(tiles):
+    for t in range(first, last):
         for begin in range(0, channels, lanes):
             c = min(begin, channels - lanes)
             at = t * M.shape[2] + c
@@ -228,8 +235,46 @@ def _points_to_output(M: Any, bias: Any, side: int, tiles: int, strip: Any) -> N
             shift = load(bias, c)
             for j in range(_LARGEST):
                 column = r0[j], r1[j], r2[j], r3[j], r4[j], r5[j]
+                place = start + (side * (t - first) + j) * channels + c
                 for i, value in enumerate(_apply_a(column, fourth, fifth)):
-                    store(strip, i * line + (side * t + j) * channels + c, value + shift)
+                    if i < side and j < side:
+                        y = value + shift
+                        store(target, place + i * line, simd.tanh(y) if activate else y)
+
+
+@part_or_python
+def _points_to_rows(
+    M: Any, bias: Any, activate: bool, side: int, top: int, left: int, tiles: int, last: int,
+    tile: Any, result: Any,
+) -> None:  # fmt: skip
+    """The output of ``tiles`` tiles from (top, left) on, as far as it is above row ``last``.
+
+    Parameters
+    ----------
+    M, bias, activate
+        As in `_points_to_tiles`.
+    tile
+        Flat, with room for a tile, of which only a part is in the result.
+    result
+        (H, W, O).
+    """
+    width, channels = result.shape[1:]
+    whole = min((width - left) // side, tiles) if top + side <= last else 0
+    flat = result.reshape(-1)
+    t = 0
+    while t < tiles:
+        x, inside = left + side * t, t < whole
+        # One call for both cases, and for one type of array: it takes long to compile.
+        end, target, start, line = t + 1, tile, 0, side * channels
+        if inside:
+            end, target, start, line = whole, flat, (top * width + x) * channels, width * channels
+        _points_to_tiles(M, bias, activate, side, t, end, target, start, line)
+        if not inside:
+            for r in range(min(side, last - top)):
+                place = ((top + r) * width + x) * channels
+                for k in range(min(side, width - x) * channels):
+                    flat[place + k] = tile[r * line + k]
+        t = end
 
 
 @part_or_python
@@ -290,7 +335,7 @@ def _patches_to_points(
         start = top * line + left * channels
     else:
         cut_strip(image, y, derivative, top, left, _SIDE, columns, strip)
-    _input_to_points(source, start, line, side, tiles, V)
+    _input_to_points(source, start, line, channels, side, tiles, V)
 
 
 @part_or_python
@@ -326,11 +371,13 @@ def scratch(
     """Strip, V and M of one worker; zeros, because unused lanes are multiplied, too."""
     _, _, inputs, outputs = taps
     columns = tile_side(taps) * _BLOCK + 2
-    strip = np.zeros(columns * max(_SIDE * inputs, _LARGEST * outputs), dtype)
+    strip = aligned_zeros((columns * max(_SIDE * inputs, _LARGEST * outputs),), dtype)
     # One point more: `multiply_transposed` reads a little past the end, and `backward_rows` sums
     # up pixels there.
-    V = np.zeros((_POINTS + 1, _BLOCK, inputs), dtype)
-    M = np.zeros((_POINTS + 1, _BLOCK, padded_columns(outputs, dtype)), dtype)
+    V, M = (
+        aligned_zeros((_POINTS + 1, _BLOCK, padded_columns(channels, dtype)), dtype)
+        for channels in (inputs, outputs)
+    )
     return strip, V, M
 
 
@@ -341,21 +388,17 @@ def convolve_rows(
 ) -> None:  # fmt: skip
     """Rows ``first``, with which a tile begins, to ``last`` - 1; see `direct.convolve_rows`."""
     strip, V, M = buffers
-    width, channels = result.shape[1:]
-    side = tile_side(plan.taps)
+    width, side = result.shape[1], tile_side(plan.taps)
     for top in range(first, last, side):
         for left in range(0, width, side * _BLOCK):
-            columns = min(width - left, side * _BLOCK)
-            tiles = (columns + side - 1) // side
+            tiles = min((width - left + side - 1) // side, _BLOCK)
             corner = top - padding[0], left - padding[1]
             _patches_to_points(image, y, derivative, *corner, side, tiles, strip, V)
             for k in range(_POINTS):
-                multiply(V[k], tiles, plan.panels[k], M[k])
-            _points_to_output(M, plan.bias, side, tiles, strip)
-            for r in range(min(side, last - top)):
-                begin = r * (side * tiles + 1) * channels
-                source = strip[begin : begin + columns * channels]
-                finish(source, plan.activate, result[top + r].reshape(-1)[left * channels :])
+                multiply(V[k], tiles, image.shape[2], plan.panels[k], M[k])
+            _points_to_rows(
+                M, plan.bias, plan.activate, side, top, left, tiles, last, strip, result
+            )
 
 
 # ---------------------------------------------------------------- backward
@@ -381,30 +424,24 @@ def backward_rows(
 ) -> None:  # fmt: skip
     """Rows ``first``, with which a tile begins, to ``last`` - 1; see `direct.backward_rows`."""
     strip, V, M = buffers
-    width, inputs = x.shape[1:]
-    outputs = dy.shape[2]
+    width, outputs = x.shape[1], dy.shape[2]
     side, border = tile_side(plan.taps), plan.taps[0] - 1
     for top in range(first, last, side):
         for left in range(0, width, side * _BLOCK):
-            columns = min(width - left, side * _BLOCK)
-            tiles = (columns + side - 1) // side
+            tiles = min((width - left + side - 1) // side, _BLOCK)
             wide = side * (tiles - 1) + _SIDE
             cut_strip(dy, y, derivative, top - border, left - border, _SIDE, wide, strip)
             # Of each patch its first rows and columns, so that every pixel counts once.
             add_pixels(strip, side, side * tiles, wide * outputs, V[_POINTS, 0], dbias)
-            _input_to_points(strip, 0, wide * outputs, side, tiles, V)
+            _input_to_points(strip, 0, wide * outputs, outputs, side, tiles, V)
             _tiles_to_points(x, top, left, side, tiles, strip, M)
             for k in range(_POINTS):
-                multiply_transposed(V[k], tiles, M[k], sums[k])
+                multiply_transposed(V[k], outputs, tiles, M[k], sums[k])
             if not need_dx:
                 continue
             for k in range(_POINTS):
-                multiply(V[k], tiles, plan.panels[k], M[k])
-            _points_to_output(M, plan.bias, side, tiles, strip)
-            for r in range(min(side, last - top)):
-                begin = r * (side * tiles + 1) * inputs
-                source = strip[begin : begin + columns * inputs]
-                finish(source, False, dx[top + r].reshape(-1)[left * inputs :])
+                multiply(V[k], tiles, outputs, plan.panels[k], M[k])
+            _points_to_rows(M, plan.bias, False, side, top, left, tiles, last, strip, dx)
 
 
 def kernels_from_sums(sums: np.ndarray, taps: tuple[int, int, int, int]) -> np.ndarray:

@@ -12,6 +12,8 @@ from .kernels import Backend
 IMAGE_CHANNELS = 3
 """Red, green, blue."""
 
+_ROWS_AT_ONCE = 8  # of an image that is normalised: 0.2 MB in double precision, of KITTI's width
+
 
 @dataclass(frozen=True)
 class ConvLayer:
@@ -82,14 +84,27 @@ def statistics(padded: np.ndarray) -> Statistics:
         # A contiguous plane at a time: NumPy's sums along a short last axis are ten times slower,
         # and all planes together would be a large image once more in double precision.
         plane = padded[..., channel].astype(np.float64, order="C").ravel()
-        means.append(plane.mean())
-        scales.append(0.0 if plane.max() == plane.min() else 1.0 / plane.std())
+        constant, mean = (plane == plane[0]).all(), plane.mean()
+        means.append(mean)
+        # As `np.std` does it, to the bit, but without its copies.
+        plane -= mean
+        np.multiply(plane, plane, out=plane)
+        scales.append(0.0 if constant else 1.0 / np.sqrt(plane.mean()))
     return Statistics(np.array(means), np.array(scales))
 
 
 def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
     """Apply `Statistics`; keeps the dtype."""
-    return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
+    height, width, channels = padded.shape
+    # Whole rows, because NumPy is slow along an axis of three channels; a few of them at a time,
+    # whose values in double precision stay in cache.
+    rows = padded.reshape(height, width * channels)
+    mean, scale = np.tile(stats.mean, width), np.tile(stats.scale, width)
+    result = np.empty_like(rows)
+    for first in range(0, height, _ROWS_AT_ONCE):
+        few = slice(first, first + _ROWS_AT_ONCE)
+        result[few] = (rows[few] - mean) * scale
+    return result.reshape(padded.shape)
 
 
 def append_coordinates(padded: np.ndarray, window: Window | None = None) -> np.ndarray:

@@ -31,7 +31,7 @@ from hybridstereo.kernels.cpu.lanes import (
     where_less,
 )
 from hybridstereo.kernels.cpu.pointers import advance, pointer_to
-from hybridstereo.kernels.cpu.registers import register_bytes
+from hybridstereo.kernels.cpu.registers import REGISTER_BYTES
 
 LANES, FIXED_LANES = chains_per_vector(np.float32), chains_per_vector(np.int16)
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -148,7 +148,7 @@ def test_lanes_of_a_type_whoever_names_it():
         == 16
     )
     assert chains_per_vector(np.float64) == chains_per_vector("float32") == LANES
-    assert register_bytes() == LANES * 4
+    assert REGISTER_BYTES == LANES * 4
 
 
 def test_fixed_point_stops_at_its_ends_and_multiplies_with_fractions(rng):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from hybridstereo.kernels.cpu.registers import register_bytes
+
 LANES_TEST = Path(__file__).with_name("test_lanes.py")
 ON_X86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="kinds of x86")
 
@@ -39,13 +41,32 @@ def output_of(arguments: list[str], **environment: str) -> str:
     return done.stdout
 
 
+AVX512 = "+avx2,+avx512f,+fma"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "expected"),
+    [
+        ("cascadelake", AVX512, 64),
+        ("sapphirerapids", AVX512, 64),
+        ("cascadelake", "+avx2,-avx512f,+fma", 32),
+        ("cascadelake", "", 32),
+        ("znver4", AVX512, 32),
+        ("haswell", AVX512, 32),
+        ("apple-m1", "+neon", 32),
+    ],
+)
+def test_wide_vectors_where_they_do_more(cpu, features, expected):
+    assert register_bytes(cpu, features) == expected
+
+
 @ON_X86
 @pytest.mark.parametrize(
     ("name", "features", "expected"),
     [
         ("haswell", "", 32),
-        ("skylake-avx512", "", 64),
-        ("icelake-server", "", 64),
+        ("skylake-avx512", "+avx512f", 64),
+        ("icelake-server", "+avx512f", 64),
         ("znver3", "", 32),
         ("znver4", "", 32),  # which does half of a vector of AVX-512 at a time
         ("x86-64", "", 32),
@@ -53,10 +74,8 @@ def output_of(arguments: list[str], **environment: str) -> str:
         ("skylake-avx512", "-avx512f", 32),
     ],
 )
-def test_wide_registers_are_those_of_avx512_in_one_piece(name, features, expected):
-    program = (
-        "from hybridstereo.kernels.cpu.registers import register_bytes; print(register_bytes())"
-    )
+def test_numba_is_asked_which_cpu_it_is(name, features, expected):
+    program = "from hybridstereo.kernels.cpu.registers import REGISTER_BYTES; print(REGISTER_BYTES)"
     found = output_of(["-c", program], NUMBA_CPU_NAME=name, NUMBA_CPU_FEATURES=features)
     assert int(found) == expected
 

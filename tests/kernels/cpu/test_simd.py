@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from hybridstereo.kernels.cpu import simd
+from hybridstereo.kernels.cpu import simd, vectors
 
 
 @njit
@@ -17,6 +17,18 @@ def _exp(x, out):
 def _tanh(x, out):
     for i in range(x.size):
         out[i] = simd.tanh(x[i])
+
+
+@njit
+def _exp_of_vectors(x, out):
+    for i in range(0, x.size, vectors.vector_lanes(x)):
+        vectors.store(out, i, simd.exp(vectors.load(x, i)))
+
+
+@njit
+def _tanh_of_vectors(x, out):
+    for i in range(0, x.size, vectors.vector_lanes(x)):
+        vectors.store(out, i, simd.tanh(vectors.load(x, i)))
 
 
 @njit
@@ -56,6 +68,18 @@ def test_nan_stays_nan(function):
     out = np.empty_like(x)
     function(x, out)
     np.testing.assert_array_equal(np.isnan(out), np.isnan(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "of_vectors"), [(_exp, _exp_of_vectors), (_tanh, _tanh_of_vectors)]
+)
+def test_vectors_have_the_bits_of_numbers(function, of_vectors):
+    x = np.linspace(-90, 90, 4096).astype(np.float32)
+    x[7::97] = np.nan
+    numbers, lanes = np.empty_like(x), np.empty_like(x)
+    function(x, numbers)
+    of_vectors(x, lanes)
+    np.testing.assert_array_equal(lanes, numbers)
 
 
 def test_tanh_saturates():
