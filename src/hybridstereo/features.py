@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .bands import rows_in_bands
 from .kernels import Backend
 
 IMAGE_CHANNELS = 3
@@ -89,7 +90,10 @@ def statistics(padded: np.ndarray) -> Statistics:
 
 def normalise(padded: np.ndarray, stats: Statistics) -> np.ndarray:
     """Apply `Statistics`; keeps the dtype."""
-    return ((padded - stats.mean) * stats.scale).astype(padded.dtype)
+    normalised = np.empty_like(padded)
+    for rows in rows_in_bands(padded.shape):
+        normalised[rows] = (padded[rows] - stats.mean) * stats.scale
+    return normalised
 
 
 def append_coordinates(padded: np.ndarray, window: Window | None = None) -> np.ndarray:
