@@ -32,6 +32,7 @@ LAYERS = (
     {"kernelcache", "system", "synthetic", "clock", "device", "remapping", "scalebar", "engines"},
     {"rig", "display"},
     {"rectified_files", "depth"},
+    {"bands"},
     {
         "features",
         "correlation",

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import memory_check
 import pytest
 
 from hybridstereo import memory, system
@@ -58,11 +59,19 @@ def test_more_labels_never_need_less(pyramid, method):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("row", range(2))
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("general", False, "crf", 640, 480, 64, 2, "one"),
+        ("general-fast", True, "crf", 640, 480, 64, 2, "one"),
+        ("general-fast", False, "crf", 640, 480, 64, 2, "both"),
+        ("general-fast", False, "crf", 640, 480, 64, 2, "both, confidence, filled"),
+    ],
+)
 def test_estimate_is_what_a_prediction_takes(row):
-    """Within a quarter here; docs/reliability.md has the figures of a quiet machine."""
-    tool = Path(__file__).parents[1] / "tools" / "memory_check.py"
-    command = [sys.executable, str(tool), "--row", str(row)]
+    """Within a quarter here; docs/reliability.md has the figures."""
+    number = str(memory_check.GRID.index(row))
+    command = [sys.executable, memory_check.__file__, "--row", number]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     estimated, taken = map(int, done.stdout.split())

@@ -27,7 +27,18 @@ from mdtable import markdown_table
 
 from hybridstereo.kernels import limited_threads
 
-ERRORS = (np.inf, 0.03, 0.025, 0.0225, 0.02)  # standard errors of the steps; none without steps
+# The largest standard error of a step, and its least share of the pixels; the first has no steps.
+LIMITS = (
+    (np.inf, 0.0),
+    (0.025, 0.0),
+    (0.025, 0.02),
+    (0.025, 0.03),
+    (0.0225, 0.02),
+    (0.0225, 0.03),
+    (0.0225, 0.05),
+    (0.02, 0.03),
+    (0.02, 0.05),
+)
 ALLOWED = 5.0  # points in any tenth
 SEED = 1
 
@@ -47,7 +58,7 @@ def drawn(
 def mock_test(
     fitted: Sequence[Scene], evidence: Sequence[np.ndarray], shares: Shares, test: set[int]
 ) -> list[tuple[float, float]]:
-    """For each of `ERRORS`, points in the worst tenth, and the mean squared error in percent."""
+    """For each of `LIMITS`, points in the worst tenth, and the mean squared error in percent."""
     others = [place for place in range(len(fitted)) if place not in test]
     used, known = [fitted[x] for x in others], [evidence[x] for x in others]
     calibration = calibrate(used, shares, known)
@@ -55,10 +66,10 @@ def mock_test(
     sure = np.concatenate([calibrated(fitted[x].evidence, evidence[x], calibration) for x in test])
     right, weight = np.concatenate([x.right for x in mock]), pixel_weights(mock, shares)
     found = []
-    for error in ERRORS:
+    for error, share in LIMITS:
         worth = sure
         if np.isfinite(error):
-            worth = np.interp(sure, *pool(used, shares, known, calibration, error))
+            worth = np.interp(sure, *pool(used, shares, known, calibration, error, share))
         points, percent = tenths(worth, right, weight).T
         worst = float(np.abs(points[percent >= 0.005]).max())
         found.append((worst, float(100 * weight @ (worth - right) ** 2 / weight.sum())))
@@ -66,7 +77,7 @@ def mock_test(
 
 
 def main() -> None:
-    """Print a line for each model and error."""
+    """Print a line for each model and each of `LIMITS`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
@@ -76,8 +87,8 @@ def main() -> None:
     rows = []
     for model in arguments.models.split(","):
         scenes = collect(arguments.data, arguments.work, model)
-        judged = [x for x in scenes if x.judged]
-        fitted, shares = [x for x in scenes if not x.judged], pixels_of(judged)
+        fitted, judged = ([x for x in scenes if x.judged == test] for test in (False, True))
+        shares = pixels_of(judged)
         generator = np.random.default_rng(SEED)
         with limited_threads(None):
             evidence = evidence_of_others(fitted, shares)
@@ -85,11 +96,18 @@ def main() -> None:
                 mock_test(fitted, evidence, shares, drawn(generator, fitted, judged))
                 for _ in range(arguments.tests)
             ]
-        for error, figures in zip(ERRORS, np.transpose(tests, (1, 2, 0)), strict=True):
+        for limits, figures in zip(LIMITS, np.transpose(tests, (1, 2, 0)), strict=True):
             within = f"{100 * np.mean(figures[0] < ALLOWED):.0f} %"
             worst, squared = f"{np.median(figures[0]):.1f}", f"{figures[1].mean():.2f}"
-            rows.append([model, f"{100 * error:g}", within, worst, squared])
-    header = ["model", "largest error", "within 5 points", "worst tenth", "mean squared error, %"]
+            rows.append([model, *(f"{100 * x:g}" for x in limits), within, worst, squared])
+    header = [
+        "model",
+        "largest error",
+        "least share, %",
+        "within 5 points",
+        "worst tenth",
+        "mean squared error, %",
+    ]
     print(markdown_table(header, rows))
 
 

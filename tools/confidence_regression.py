@@ -17,7 +17,9 @@ KNOTS = (-6.0, -2.0, 0.0, 2.0, 4.0, 8.0, 12.0)
 PARTS = 6  # of the scenes, for the calibration
 LEAST_SLOPE = 0.1  # of the calibration, so that it keeps the order of the pixels
 BLOCKS = 400  # of equal weight, which are pooled
-LARGEST_ERROR = 0.025  # standard error of a step, were other scenes fitted; see docs/model.md 18
+# Of a step: its standard error, were other scenes fitted, and its share of the pixels, for what few
+# pixels have is decided by few scenes, whatever the error says; docs/model.md 18 has the choice.
+LARGEST_ERROR, LEAST_SHARE = 0.02, 0.03
 LEAST_STEP = 0.003  # of confidence from step to step
 STEP_WIDTH = 0.001  # of confidence, so that a step keeps the order of its pixels
 
@@ -180,13 +182,14 @@ class _Block:
 
     def __init__(self, counts: np.ndarray, right: np.ndarray, groups: np.ndarray) -> None:
         self.counts, self.right, self._groups = counts, right, groups
-        self.level = right.sum() / counts.sum()
+        self.weight = float(counts.sum())
+        self.level = right.sum() / self.weight
         excess = right - self.level * counts
         variance = 0.0
         for group in np.unique(groups):
             of_group = excess[groups == group]
             variance += of_group.size * np.var(of_group, ddof=min(1, of_group.size - 1))
-        self.error = float(np.sqrt(variance) / counts.sum())
+        self.error = float(np.sqrt(variance)) / self.weight
 
     def __add__(self, other: _Block) -> _Block:
         return _Block(self.counts + other.counts, self.right + other.right, self._groups)
@@ -198,14 +201,15 @@ def pool(
     evidence: Sequence[np.ndarray],
     calibration: np.ndarray,
     largest_error: float = LARGEST_ERROR,
+    least_share: float = LEAST_SHARE,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The steps of a `ConfidenceFit`: which confidences are told apart, and what they are worth.
 
     Confidences that few pixels have come from few scenes, and other scenes would give them another
     value.  So neighbouring blocks are pooled, first as far as what is right must rise (isotonic
-    regression), then the block of the largest standard error with the neighbour that is nearer,
-    until none is above ``largest_error``.  The error is that of scenes drawn anew within
-    each data set, each of which counts the same.
+    regression), then the block that is worst with the neighbour that is nearer, until no standard
+    error is above ``largest_error`` and no share of the pixels below ``least_share``.  The error is
+    that of scenes drawn anew within each data set, each of which counts the same.
     """
     sure = [
         calibrated(x.evidence, found, calibration)
@@ -243,9 +247,15 @@ def pool(
         else:
             merge(place)
             place = max(place - 1, 0)
+
+    def excess(place: int) -> float:
+        """By which factor a block is too uncertain, or too small; up to 1 it is neither."""
+        block = blocks[place]
+        return max(block.error / largest_error, least_share * total[-1] / block.weight)
+
     while len(blocks) > 1:
-        worst = max(range(len(blocks)), key=lambda x: blocks[x].error)
-        if blocks[worst].error <= largest_error:
+        worst = max(range(len(blocks)), key=excess)
+        if excess(worst) <= 1:
             break
         beside = [x for x in (worst - 1, worst + 1) if 0 <= x < len(blocks)]
         nearer = min(beside, key=lambda x: abs(blocks[x].level - blocks[worst].level))
@@ -263,6 +273,7 @@ def _line(bounds: Sequence[float], levels: Sequence[float]) -> tuple[np.ndarray,
         margin = min(1e-5, (ends[place + 1] - ends[place]) / 4)  # between steps it is steep
         before += [ends[place] + margin, ends[place + 1] - margin]
         after += [level - half, level + half]
+    before[0], before[-1] = 0.0, 1.0
     return np.array(before), np.array(after)
 
 

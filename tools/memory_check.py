@@ -18,13 +18,20 @@ from pathlib import Path
 
 PYRAMID = {"half_weight": 0.25, "quarter_weight": 0.5}
 
+OPTIONS: dict[str, dict[str, object]] = {
+    "one": {},
+    "both": {"view": "both"},
+    "both, confidence, filled": {"view": "both", "confidence": True, "fill": True},
+}
+"""Of the views, one of which is the other one shifted but for a fifth of the rows."""
+
 # Model, with a pyramid, method, width, height, labels, threads.
 QUICK = [
     ("general", False, "crf", 640, 480, 64, 2),
     ("general-fast", True, "crf", 640, 480, 64, 2),
     ("census", False, "argmax", 640, 480, 64, 2),
 ]
-GRID = [
+ONE_VIEW = [
     *QUICK,
     ("general", False, "crf", 400, 250, 32, 2),
     ("general", False, "crf", 400, 250, 512, 2),
@@ -44,6 +51,21 @@ GRID = [
     ("general-fast", False, "crf", 2400, 1600, 128, 2),
     ("general-fast", True, "crf", 2400, 1600, 192, 2),
 ]
+BOTH_VIEWS = [
+    ("general-fast", False, "crf", 400, 250, 32, 2),
+    ("general", False, "crf", 400, 250, 256, 1),
+    ("general-fast", False, "crf", 640, 480, 64, 2),
+    ("general", False, "crf", 640, 480, 64, 2),
+    ("general-fast", False, "crf", 1242, 375, 128, 2),
+    ("kitti", False, "crf", 1242, 375, 192, 2),
+    ("general-fast", False, "crf", 1500, 1000, 32, 2),
+    ("middlebury", False, "crf", 1500, 1000, 128, 2),
+    ("general-fast", False, "crf", 2400, 1600, 16, 2),
+    ("general-fast", False, "crf", 2400, 1600, 128, 2),
+]
+GRID = [(*row, "one") for row in ONE_VIEW] + [
+    (*row, views) for row in BOTH_VIEWS for views in OPTIONS if views != "one"
+]
 
 
 def resident(key: str) -> int:
@@ -55,7 +77,14 @@ def resident(key: str) -> int:
 
 
 def measure(
-    name: str, pyramid: bool, method: str, width: int, height: int, labels: int, threads: int
+    name: str,
+    pyramid: bool,
+    method: str,
+    width: int,
+    height: int,
+    labels: int,
+    threads: int,
+    views: str,
 ) -> tuple[int, int]:
     """Estimated and measured bytes of one prediction; call it once in a process."""
     import numpy as np
@@ -71,13 +100,16 @@ def measure(
     stereo = Stereo(model, "cpu", threads)
     random = np.random.default_rng(0).random
     for size in ((40, 60, 3), (height, width, 3)):
-        left, right = random(size, np.float32), random(size, np.float32)
+        left = random(size, np.float32)
+        right = np.roll(left, -3, axis=1)
+        right[: size[0] // 5] = random((size[0] // 5, *size[1:]), np.float32)  # to be filled
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
         before = resident("VmRSS")
         # The iterations change the time only.
-        stereo.match(left, right, labels, method=method, iterations=1)
+        stereo.match(left, right, labels, method=method, iterations=1, **OPTIONS[views])
     taken = resident("VmHWM") - before
-    return inference_memory(model, height, width, labels, method, threads), taken
+    count = 1 if views == "one" else 2
+    return inference_memory(model, height, width, labels, method, threads, views=count), taken
 
 
 def main() -> None:
@@ -89,19 +121,19 @@ def main() -> None:
     if options.row is not None:
         print(*measure(*GRID[options.row]))
         return
-    print("| model | method | size | labels | threads | estimated | measured | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| model | method | size | labels | threads | views | estimated | measured | ratio |")
+    print("|---|---|---|---|---|---|---|---|---|")
     ratios = []
-    for row, (name, pyramid, method, width, height, labels, threads) in enumerate(
-        QUICK if options.quick else GRID
-    ):
+    rows = range(len(QUICK) if options.quick else len(GRID))
+    for row in rows:
+        name, pyramid, method, width, height, labels, threads, views = GRID[row]
         command = [sys.executable, __file__, "--row", str(row)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         estimated, taken = map(int, done.stdout.split())
         ratios.append(estimated / taken)
         print(
             f"| {name}{' + pyramid' if pyramid else ''} | {method} | {width}x{height} | {labels}"
-            f" | {threads} | {estimated / 1e6:.0f} MB | {taken / 1e6:.0f} MB"
+            f" | {threads} | {views} | {estimated / 1e6:.0f} MB | {taken / 1e6:.0f} MB"
             f" | {ratios[-1]:.2f} |",
             flush=True,
         )

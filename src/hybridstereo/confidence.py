@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .bands import rows_in_bands
 from .crf import CrfSolution
 from .disparity import join_tiles
 from .kernels import Backend
@@ -25,7 +26,7 @@ RIGHT_WITHIN = 2.0
 KINDS = (GOOD, OCCLUDED, INVALID)
 """Of pixels, as `hybridstereo.validity` tells them apart; weights stand in this order."""
 
-_BLOCK = 1 << 22  # costs that are looked at at once, to bound the memory
+_BLOCK = 1 << 18  # costs that are looked at at once: 1 MB stays in the cache
 # Pixels: the neighbourhood, and the region, which tells how hard this part of the scene is.
 _RADII = (8, 48)
 _JUMP = 2.0  # pixels between neighbours on different surfaces
@@ -102,7 +103,7 @@ def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
         backend.to_host(x) for x in (solution.label_map, solution.row_label_map, solution.minorant)
     )
     height, width, count = minorant.shape
-    margin = np.empty((height, width), np.float32)
+    margin, difference = np.empty((2, height, width), np.float32)
     at_once = max(_BLOCK // (width * count), 1)
     for first in range(0, height, at_once):
         rows = np.s_[first : first + at_once]
@@ -112,7 +113,7 @@ def cues_of(backend: Backend, solution: CrfSolution, step: float) -> Cues:
         lowest = np.take_along_axis(rivals, chosen, axis=2)[..., 0]
         np.put_along_axis(rivals, near, np.inf, axis=2)
         margin[rows] = np.minimum(rivals.min(axis=2) - lowest, _NO_RIVAL)
-    difference = np.abs(of_rows - label_map).astype(np.float32) * np.float32(step)
+        difference[rows] = np.abs(of_rows[rows] - label_map[rows]) * np.float32(step)
     return Cues(margin, difference)
 
 
@@ -148,17 +149,23 @@ def confidence_of(
     kinds = kinds_of(validity)
     evidence = np.take(np.array(fit.intercepts, np.float32), kinds)
     for name, term in terms_of(disparity, other, direction, background, validity, cues):
-        evidence += term * np.take(np.array(fit.weights[name], np.float32), kinds)
-    counting = np.empty_like(evidence)
-    for kind, values in enumerate(fit.calibration):
-        inside = kinds == kind
-        counting[inside] = np.interp(evidence[inside], fit.knots, values)
-    return np.interp(1 / (1 + np.exp(-counting)), *fit.steps).astype(np.float32)
+        weights = np.array(fit.weights[name], np.float32)
+        for rows in rows_in_bands(evidence.shape):
+            evidence[rows] += term[rows] * np.take(weights, kinds[rows])
+    for rows in rows_in_bands(evidence.shape):
+        counting = evidence[rows]
+        for kind, values in enumerate(fit.calibration):
+            inside = kinds[rows] == kind
+            counting[inside] = np.interp(counting[inside], fit.knots, values)
+        counting[...] = np.interp(1 / (1 + np.exp(-counting)), *fit.steps)
+    return evidence
 
 
 def kinds_of(validity: np.ndarray) -> np.ndarray:
     """The place of each pixel's kind in `KINDS`."""
-    return np.select([validity == kind for kind in KINDS], list(range(len(KINDS))))
+    numbers = np.zeros(256, np.uint8)
+    numbers[list(KINDS)] = range(len(KINDS))
+    return numbers[validity]
 
 
 def terms_of(
@@ -215,7 +222,7 @@ def _ramps(
     """Between each two knots, how far the values have come, from 0 to 1; constant beyond."""
     for low, high in itertools.pairwise(knots):
         share = (np.clip(values, low, high) - low) / (high - low)
-        yield f"{name}, {low:g} to {high:g}", share.astype(np.float32)
+        yield f"{name}, {low:g} to {high:g}", share.astype(np.float32, copy=False)
 
 
 def _mean_around(values: np.ndarray, radius: int) -> np.ndarray:

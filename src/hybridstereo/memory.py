@@ -34,14 +34,16 @@ from .work import stage_work
 _FLOAT = 4
 
 # All measured as `tools/memory_check.py` does; docs/reliability.md has the figures.
-_NORMALISING = 72  # bytes per pixel while an image is padded and normalised in double precision
+_NORMALISING = 40  # bytes per pixel while an image is padded and normalised
 _NETWORK_INPUT = 12  # bytes per pixel of what that gives
 _MAPS = 24  # bytes per pixel of edge weights, labels and disparities
 # Bytes per pixel of the whole image, if there are tiles: the statistics of a view, in double
 # precision, and later the map.
 _WHOLE_VIEWS, _WHOLE_MAP = 40, 8
-# Bytes per pixel for the maps of two views, what is known of them, and comparing them.
-_COMPARING = 120
+_OTHER_MAPS = 20  # bytes per pixel of what is kept of the other view
+# Bytes per pixel for the maps of both views, what is known of them, and comparing them, up to the
+# confidence: its terms exist one after the other, single precision, for all rows at once.
+_COMPARING = 88
 # That a map may take: other programs want to live, too, and the estimate is right to a tenth.
 _SHARE_OF_FREE = 0.8
 _SMALL = 4 << 20  # everything that does not grow with the image
@@ -67,8 +69,9 @@ def inference_memory(
     The peak is the larger of two: while the networks run and their features are correlated, the
     features of some rows of both views, what the threads work with and the volumes of costs, one
     for every level of a pyramid; or, while the CRF runs, two volumes (costs and working costs) and
-    the chains that the threads work on.  The costs of a second view are one volume more.  In half
-    precision the working costs lie in the memory of the costs.
+    the chains that the threads work on.  The costs of a second view are one volume more; when both
+    are compared, what the kernels keep is still there.  In half precision the working costs lie in
+    the memory of the costs.
 
     Parameters
     ----------
@@ -94,19 +97,24 @@ def inference_memory(
     network = inputs + threads * _scratch(model.unary, max(width, right_width))
     most = features + views * sum(volumes)
     needs = [most + max(network, _MAPS * pixels)]
+    # What the kernels have worked with for the first view waits for the second one.
+    pool, maps = most, _MAPS * pixels
+    if views > 1:
+        pool, maps = int(_KEPT_BY_KERNELS * most), maps + _OTHER_MAPS * pixels
     if method == "crf":
         normalising = _NORMALISING * pixels if model.pairwise else 0
         working = threads * _scratch(model.pairwise, width)
-        needs.append(most + _MAPS * pixels + max(normalising, working))
-        solving = most
+        needs.append(pool + maps + max(normalising, working))
         # Else the working costs take the place of the features.
         in_place = precision == "half"
         if not in_place and (volumes[0] > features or len(volumes) > 1 or views > 1):
-            solving = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
+            pool = int(_KEPT_BY_KERNELS * max(most, (1 + views) * volumes[0]))
         kept = max(min(normalising, _KEPT_BY_LIBRARY), working)
         chains = threads * chain_scratch(max(height, width), label_count, in_place)
-        needs.append(solving + _MAPS * pixels + kept + chains)
-    return max(needs) + (_COMPARING * pixels if views > 1 else 0) + _SMALL
+        needs.append(pool + maps + kept + chains)
+    if views > 1:
+        needs.append(pool + _COMPARING * pixels)
+    return max(needs) + _SMALL
 
 
 def _volumes(model: StereoModel, height: int, width: int, label_count: int) -> list[int]:

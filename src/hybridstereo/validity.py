@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from .bands import rows_in_bands
 from .labels import LabelRange
 
 INVALID, OCCLUDED, GOOD = 0, 128, 255
@@ -45,10 +46,12 @@ def view_difference(disparity: np.ndarray, other: np.ndarray, direction: int) ->
         In pixels; +inf where the point lies outside the other view, or a disparity is unknown.
     """
     least = np.full(disparity.shape, np.inf, np.float32)
-    for column, inside in _matches(disparity, direction):
-        there = np.take_along_axis(other, column, axis=1)
-        difference = np.subtract(there, disparity, where=inside, out=np.full_like(least, np.inf))
-        least = np.where(np.abs(difference) < np.abs(least), difference, least)
+    for rows in rows_in_bands(disparity.shape):
+        own, found = disparity[rows], least[rows]
+        for column, inside in _matches(own, direction):
+            there = np.take_along_axis(other[rows], column, axis=1)
+            difference = np.subtract(there, own, where=inside, out=np.full_like(found, np.inf))
+            np.copyto(found, difference, where=np.abs(difference) < np.abs(found))
     return least
 
 
@@ -80,7 +83,8 @@ def validity_of(
     """
     difference = np.abs(view_difference(disparity, other, direction))
     agreeing = difference <= max(TOLERANCE, labels.step)
-    validity = np.where(_claimed(other, -direction), INVALID, OCCLUDED).astype(np.uint8)
+    validity = np.full(disparity.shape, OCCLUDED, np.uint8)
+    validity[_claimed(other, -direction)] = INVALID
     validity[agreeing] = GOOD
     return validity
 
@@ -88,9 +92,9 @@ def validity_of(
 def _claimed(other: np.ndarray, direction: int) -> np.ndarray:
     """Which pixels of a view some pixel of the other one matches, bool (H, W)."""
     claimed = np.zeros(other.shape, np.bool_)
-    rows = np.broadcast_to(np.arange(other.shape[0])[:, np.newaxis], other.shape)
-    for column, inside in _matches(other, direction):
-        claimed[rows[inside], column[inside]] = True
+    for rows in rows_in_bands(other.shape):
+        for column, inside in _matches(other[rows], direction):
+            claimed[rows][np.nonzero(inside)[0], column[inside]] = True
     return claimed
 
 

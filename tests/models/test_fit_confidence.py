@@ -71,15 +71,37 @@ def test_what_few_scenes_tell_apart_is_pooled():
         made.append(_scene(str(number), sure, right))
     scenes, evidence = zip(*made, strict=True)
     none = np.tile(KNOTS, (len(KINDS), 1))
-    before, after = pool(scenes, pixels_of(scenes), evidence, none, largest_error=0.03)
+    limits = {"largest_error": 0.03, "least_share": 0.0}
+    before, after = pool(scenes, pixels_of(scenes), evidence, none, **limits)
     assert np.all(np.diff(before) > 0)
     assert np.all(np.diff(after) > 0)
     pooled = np.interp(np.linspace(0.05, 0.95, 19), before, after).round(2)
     assert len(set(pooled[:9])) < len(set(pooled[10:]))
     np.testing.assert_allclose(pooled[10:], np.linspace(0.55, 0.95, 9), atol=0.1)
     # Whatever the scenes agree on stays as fine as it is.
-    fine = pool(scenes, pixels_of(scenes), evidence, none, largest_error=1.0)
+    limits["largest_error"] = 1.0
+    fine = pool(scenes, pixels_of(scenes), evidence, none, **limits)
     assert len(fine[0]) > len(before)
+
+
+@pytest.mark.parametrize("least", [0.02, 0.2])
+def test_every_step_holds_a_share_of_the_pixels(least):
+    generator = np.random.default_rng(6)
+    made = []
+    for number in range(8):
+        sure = generator.beta(6, 1, 4000)  # few lie at the low end, but the scenes agree on them
+        made.append(_scene(str(number), sure, generator.random(4000) < sure))
+    scenes, evidence = zip(*made, strict=True)
+    none = np.tile(KNOTS, (len(KINDS), 1))
+    before, after = pool(scenes, pixels_of(scenes), evidence, none, 1.0, least)
+    sure = np.concatenate([logistic(x) for x in evidence])
+    step = np.searchsorted(before[::2], sure, side="right")
+    shares = np.bincount(step, minlength=len(before) // 2 + 1)[1:] / sure.size
+    assert shares.min() >= 0.95 * least  # a margin between two steps belongs to neither
+    assert len(shares) > 1
+    # What a step is worth is what is right there, and the order of the pixels stays.
+    order = np.argsort(sure)
+    assert np.all(np.diff(np.interp(sure[order], before, after)) > 0)
 
 
 def test_tenths_count_by_weight():
