@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hybridstereo import bands
 from hybridstereo.bands import rows_in_bands
 from hybridstereo.confidence import Cues, confidence_of
 from hybridstereo.features import normalise, statistics
@@ -14,8 +15,9 @@ from hybridstereo.validity import GOOD, validity_of
 
 @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (3, 4, 3), (0, 4)])
 @pytest.mark.parametrize("at_once", [1, 12, 1000])
-def test_every_row_is_in_one_band(shape, at_once):
-    parts = list(rows_in_bands(shape, at_once))
+def test_every_row_is_in_one_band(monkeypatch, shape, at_once):
+    monkeypatch.setattr(bands, "_AT_ONCE", at_once)
+    parts = list(rows_in_bands(shape))
     assert [row for part in parts for row in range(shape[0])[part]] == list(range(shape[0]))
     assert all(1 <= part.stop - part.start <= max(at_once // shape[1], 1) for part in parts)
 
@@ -41,7 +43,7 @@ def everything():
 
 
 @pytest.mark.parametrize("at_once", [1, 100])
-def test_bands_do_not_change_a_bit(at_once):
+def test_bands_do_not_change_a_bit(monkeypatch, at_once):
     whole = everything()
     assert len(np.unique(whole[0])) == 3
     monkeypatch.setattr(bands, "_AT_ONCE", at_once)
