@@ -19,7 +19,7 @@ LEAST_SLOPE = 0.1  # of the calibration, so that it keeps the order of the pixel
 BLOCKS = 400  # of equal weight, which are pooled
 # Of a step: its standard error, were other scenes fitted, and its share of the pixels, for what few
 # pixels have is decided by few scenes, whatever the error says; docs/model.md 18 has the choice.
-LARGEST_ERROR, LEAST_SHARE = 0.02, 0.03
+LARGEST_ERROR, LEAST_SHARE = 0.0225, 0.03
 LEAST_STEP = 0.003  # of confidence from step to step
 STEP_WIDTH = 0.001  # of confidence, so that a step keeps the order of its pixels
 
