@@ -57,7 +57,7 @@ def filled_disparity(disparity: np.ndarray, good: np.ndarray, labels: LabelRange
         which = which.reshape(-1)
         continued = height[which] + slope[which] * (columns - ends)
         filled[rows, columns] = np.clip(continued, labels.minimum, labels.maximum)
-    known = good.any(axis=1)
+    known = np.asarray(good.any(axis=1))
     return filled if known.all() else filled[_nearest(known)]
 
 
