@@ -197,9 +197,7 @@ def _throughput_table(throughput: Throughput) -> str:
             _ms(throughput.latency(0.99)),
         ],
     ]
-    note = (
-        "p50, p99: latency, from when a frame was read, which may be one frame ahead, to its file"
-    )
+    note = "p50, p99: latency, from when a frame was read, some frames ahead, to its file"
     return "\n".join([*aligned(rows), note])
 
 
