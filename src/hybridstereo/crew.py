@@ -63,7 +63,7 @@ class Crew:
     stereo
         The model.
     max_memory
-        Bytes for all pairs together, beside what is free.
+        Bytes that the process, or the GPU, may use in all; by default what is free counts.
     most
         Pairs at a time; by default as many as there are cores, or queues of a GPU, and no more than
         `MOST_AT_ONCE`.
