@@ -26,8 +26,8 @@ Result = TypeVar("Result")
 FAMILIES = ("conv", "correlation", "mutual", "pyramid", "edges", "dualmm", "losses", "optim")
 
 
-class HingeGradients(NamedTuple):
-    """Subgradients of the structured hinge: costs (H, W, K), edge weights (H, W), penalties."""
+class CrfGradients(NamedTuple):
+    """Gradients of what the CRF depends on: costs (H, W, K), edge weights (H, W), penalties."""
 
     df: Array
     dwx: Array
@@ -206,6 +206,18 @@ class Backend(Runtime, Protocol):
         (H, W, K), those of the rows to begin with, the costs of the last column sweep.
         """
 
+    def dual_mm_backward(
+        self,
+        f: Array,
+        wx: Array,
+        wy: Array,
+        p1: float,
+        p2: float,
+        iterations: int,
+        dminorant: Array,
+    ) -> CrfGradients:
+        """Gradients of the arguments of `dual_mm` from that of the minorant (H, W, K)."""
+
     def carry_into(self, costs: Array, f: Array, minorant: Array, share: float) -> None:
         """``costs = f + share * (minorant - costs)``: a start for another problem with f."""
 
@@ -241,6 +253,23 @@ class Backend(Runtime, Protocol):
         ``soft`` splits a sub-pixel truth between its two neighbouring labels.
         """
 
+    def negated_softmax(self, volume: Array, factor: float) -> Array:
+        """``-softmax(factor * volume)`` over the labels, as matching costs are: (H, W, K)."""
+
+    def error_rate(
+        self,
+        f: Array,
+        position: Array,
+        valid: Array,
+        valid_count: int,
+        tolerance: float,
+        exponent: float,
+    ) -> tuple[float, Array]:
+        """Mean of ``(1 - P^q) / q`` and the gradient ds (H, W, K) of the scores: f (H, W, K).
+
+        P is the probability of the labels within the tolerance, q the exponent.
+        """
+
     def augment_costs(
         self, f: Array, nearest: Array, valid: Array, gamma: float, tau: float
     ) -> Array:
@@ -271,7 +300,7 @@ class Backend(Runtime, Protocol):
         worst: Array,
         active: Array,
         valid_count: int,
-    ) -> HingeGradients:
+    ) -> CrfGradients:
         """Subgradients of the structured hinge between the label maps ``truth`` and ``worst``.
 
         ``active``, bool (H, W): pixels that contribute; edges do if both their pixels do.

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from .backend import CrfGradients
 from .constants import SMALLEST_CURVATURE
 from .cpu import buffers
+from .cpu.chain_gradients import chain_gradients
 from .cpu.jit import compiled
 from .cpu.pixels import lowest_of, read_out_rows, row_energies
 from .cpu.sweeps import sweep
@@ -88,6 +90,68 @@ def dual_mm(
     if costs is not None:
         bounds[0] = -np.inf
     return minorant, bounds
+
+
+def dual_mm_backward(
+    f: np.ndarray,
+    wx: np.ndarray,
+    wy: np.ndarray,
+    p1: float,
+    p2: float,
+    iterations: int,
+    dminorant: np.ndarray,
+) -> CrfGradients:
+    """Gradients of all that a cold `dual_mm` depends on from that of its minorant.
+
+    The minorant is linear in pieces; where pieces meet, this is the gradient of one of them.  With
+    the costs C of every sweep, ``C' = f - C + F(C)`` (docs/model.md 6.2) gives
+    ``dC = J^T dC' - dC'`` and adds ``dC'`` to the gradient of f, J being that of `chain_gradients`.
+
+    Parameters
+    ----------
+    f, wx, wy, p1, p2, iterations
+        As for `dual_mm`.
+    dminorant
+        Gradient (H, W, K) of the minorant.
+    """
+    height, width, label_count = f.shape
+    flat_f = np.ascontiguousarray(f).reshape(-1, label_count)
+    weights = [np.ascontiguousarray(w, f.dtype).reshape(-1) for w in (wx, wy)]
+    penalties = f.dtype.type(p1), f.dtype.type(p2)
+    grids = (height, width, width, 1), (width, height, 1, width)
+    no_winners = np.empty(0, np.int32)
+    costs = [flat_f]  # at the beginning of every sweep
+    for i in range(2 * iterations - 1):
+        following = buffers.empty(flat_f.shape, f.dtype)
+        sweep(
+            flat_f, costs[-1], following, weights[i % 2], no_winners, grids[i % 2], penalties,
+            i == 0,
+        )  # fmt: skip
+        costs.append(following)
+    df = np.zeros_like(flat_f)
+    dsteps, djumps = (np.zeros((2, height * width), f.dtype) for _ in range(2))
+    gradient = np.ascontiguousarray(dminorant, f.dtype).reshape(-1, label_count)
+    for i in reversed(range(2 * iterations)):
+        last = i == 2 * iterations - 1
+        dcosts, dstep, djump = chain_gradients(
+            costs.pop(), weights[i % 2], gradient, grids[i % 2], penalties
+        )
+        dsteps[i % 2] += dstep
+        djumps[i % 2] += djump
+        if not last:
+            df += gradient
+            dcosts -= gradient
+        gradient = dcosts
+    df += gradient
+    dwx, dwy = (
+        (penalties[0] * dsteps[i] + penalties[1] * djumps[i]).reshape(height, width)
+        for i in range(2)
+    )
+    dp1, dp2 = (
+        float(sum(np.dot(w.astype(np.float64), d) for w, d in zip(weights, parts, strict=True)))
+        for parts in (dsteps, djumps)
+    )
+    return CrfGradients(df.reshape(f.shape), dwx, dwy, dp1, dp2)
 
 
 # Pixels whose numbers stay in cache while NumPy makes several passes over them.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .backend import HingeGradients
+from .backend import CrfGradients
 from .constants import SMALLEST_PROBABILITY
+from .cpu import buffers
+from .cpu.workers import run_rows
 from .penalty import rho_slopes
 
 
@@ -57,6 +59,66 @@ def cross_entropy(
     return loss / valid_count, ds
 
 
+def _negated_softmax_rows(
+    first: int, last: int, volume: np.ndarray, factor: float, result: np.ndarray
+) -> None:
+    """result[i] = -softmax(factor * volume[i]) for rows of pixels, (W, K) each."""
+    for i in range(first, last):
+        np.multiply(volume[i], factor, out=result[i])
+        result[i] -= result[i].max(axis=1, keepdims=True)
+        np.exp(result[i], out=result[i])
+        result[i] /= -result[i].sum(axis=1, keepdims=True)
+
+
+def negated_softmax(volume: np.ndarray, factor: float) -> np.ndarray:
+    """``-softmax(factor * volume)`` over the labels, as matching costs are; (H, W, K)."""
+    result = buffers.empty(volume.shape, volume.dtype)
+    factor = volume.dtype.type(factor)
+    run_rows(_negated_softmax_rows, len(volume), volume, factor, result)
+    return result
+
+
+def error_rate(
+    f: np.ndarray,
+    position: np.ndarray,
+    valid: np.ndarray,
+    valid_count: int,
+    tolerance: float,
+    exponent: float,
+) -> tuple[float, np.ndarray]:
+    """Mean of ``(1 - P^q) / q``, P the probability of a label near the true one, and its gradient.
+
+    With an exponent q of 1 that is the share of pixels that are expected to be wrong; with one
+    close to 0 it is ``-log P``, which never gives a pixel up.
+
+    Parameters
+    ----------
+    f
+        ``-softmax(s)``, (H, W, K).
+    position, valid, valid_count
+        Ground truth.
+    tolerance
+        How many labels a right one is off at most.
+    exponent
+        q, above 0.
+
+    Returns
+    -------
+    loss, ds
+        ``ds`` (H, W, K) is zero at invalid pixels.
+    """
+    rows, columns = np.nonzero(valid)
+    ds = np.zeros_like(f)
+    p = -f[rows, columns]
+    labels = np.arange(f.shape[2], dtype=f.dtype)
+    near = np.abs(labels - position[rows, columns, None].astype(f.dtype)) <= tolerance
+    right = np.maximum((p * near).sum(axis=1, dtype=np.float64), SMALLEST_PROBABILITY)
+    slope = (right ** (exponent - 1) / valid_count).astype(f.dtype)
+    ds[rows, columns] = slope[:, None] * p * (right[:, None].astype(f.dtype) - near)
+    loss = float((1.0 - right**exponent).sum()) / exponent
+    return loss / valid_count, ds
+
+
 def augment_costs(
     f: np.ndarray, nearest: np.ndarray, valid: np.ndarray, gamma: float, tau: float
 ) -> np.ndarray:
@@ -100,7 +162,7 @@ def hinge_gradients(
     worst: np.ndarray,
     active: np.ndarray,
     valid_count: int,
-) -> HingeGradients:
+) -> CrfGradients:
     """Approximate subgradient of the structured hinge (docs/training.md).
 
     Parameters
@@ -138,4 +200,4 @@ def hinge_gradients(
         gradient = np.zeros_like(weights)
         gradient[first] = (p1 * p1_change + p2 * p2_change) / valid_count
         dweights.append(gradient)
-    return HingeGradients(df, dweights[0], dweights[1], dp1 / valid_count, dp2 / valid_count)
+    return CrfGradients(df, dweights[0], dweights[1], dp1 / valid_count, dp2 / valid_count)

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32, uint64
 
-from .backend import HingeGradients
+from .backend import CrfGradients
 from .constants import SMALLEST_PROBABILITY
 from .cuda import cudalib
 from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
@@ -330,7 +330,7 @@ def hinge_gradients(
     worst: Any,
     active: Any,
     valid_count: int,
-) -> HingeGradients:
+) -> CrfGradients:
     """Approximate subgradient of the structured hinge, as `losses_cpu.hinge_gradients`."""
     f = cudalib.to_device(f)
     height, width, label_count = f.shape
@@ -355,4 +355,4 @@ def hinge_gradients(
         dp1_sums.append(add_up(terms[0]))
         dp2_sums.append(add_up(terms[1]))
     dp1, dp2 = (sum(total(x) for x in parts) / valid_count for parts in (dp1_sums, dp2_sums))
-    return HingeGradients(df, dweights[0], dweights[1], dp1, dp2)
+    return CrfGradients(df, dweights[0], dweights[1], dp1, dp2)

@@ -640,7 +640,7 @@ def loss_augment(f: Array, target: npt.ArrayLike, valid: Mask, gamma: float, tau
     return augmented
 
 
-class HingeGradients(NamedTuple):
+class CrfGradients(NamedTuple):
     df: Array
     dwx: Array
     dwy: Array
@@ -653,7 +653,7 @@ class Hinge(NamedTuple):
     bound: float  # of the loss-augmented problem
     xbar: Labels  # its labelling
     x_star: Labels  # the target, completed by xbar where it is unknown
-    gradients: HingeGradients
+    gradients: CrfGradients
 
 
 @in_float64
@@ -666,7 +666,7 @@ def hinge_gradients(
     wy: Array,
     p1: float,
     p2: float,
-) -> HingeGradients:
+) -> CrfGradients:
     """Subgradient at the minimiser `xbar`; pixels and edges without full target are left out."""
     good, bad = np.asarray(x_star, np.int64), np.asarray(xbar, np.int64)
     df, dw, dp1, dp2 = np.zeros(f.shape), np.zeros((2, *valid.shape)), 0.0, 0.0
@@ -681,7 +681,7 @@ def hinge_gradients(
             dw[(axis, *p)] = rho(good_jump, p1, p2) - rho(bad_jump, p1, p2)
             dp1 += w * (int(good_jump == 1) - int(bad_jump == 1))
             dp2 += w * (int(good_jump > 1) - int(bad_jump > 1))
-    return HingeGradients(df, dw[0], dw[1], float(dp1), float(dp2))
+    return CrfGradients(df, dw[0], dw[1], float(dp1), float(dp2))
 
 
 @in_float64

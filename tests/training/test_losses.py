@@ -78,9 +78,9 @@ def test_no_valid_pixel_gives_no_gradient(backend, rng):
     assert not ds.any()
     for infer in (False, True):
         hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 3, infer)
-        assert not hinge.df.any()
-        assert not hinge.dwx.any()
-        assert (hinge.dp1, hinge.dp2) == (0, 0)
+        assert not hinge.gradients.df.any()
+        assert not hinge.gradients.dwx.any()
+        assert (hinge.gradients.dp1, hinge.gradients.dp2) == (0, 0)
 
 
 def test_inferred_truth_pulls_unknown_pixels_along(backend):
@@ -94,7 +94,9 @@ def test_inferred_truth_pulls_unknown_pixels_along(backend):
     hinge = structured_hinge(
         backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3, True
     )
-    assert (hinge.df[0, :, 3] > 0).all()  # descending lowers the cost of the truth everywhere
+    assert (
+        hinge.gradients.df[0, :, 3] > 0
+    ).all()  # descending lowers the cost of the truth everywhere
     ignored = structured_hinge(
         backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3
     )
@@ -121,11 +123,11 @@ def test_hinge_equals_naive(backend, rng, shape, infer):
     count = target.count
     assert hinge.loss == pytest.approx(expected.loss / count, rel=1e-9)
     gradients = expected.gradients
-    np.testing.assert_allclose(hinge.df * count, gradients.df, atol=1e-12)
-    np.testing.assert_allclose(hinge.dwx * count, gradients.dwx, atol=1e-12)
-    np.testing.assert_allclose(hinge.dwy * count, gradients.dwy, atol=1e-12)
-    assert hinge.dp1 * count == pytest.approx(gradients.dp1, abs=1e-9)
-    assert hinge.dp2 * count == pytest.approx(gradients.dp2, abs=1e-9)
+    np.testing.assert_allclose(hinge.gradients.df * count, gradients.df, atol=1e-12)
+    np.testing.assert_allclose(hinge.gradients.dwx * count, gradients.dwx, atol=1e-12)
+    np.testing.assert_allclose(hinge.gradients.dwy * count, gradients.dwy, atol=1e-12)
+    assert hinge.gradients.dp1 * count == pytest.approx(gradients.dp1, abs=1e-9)
+    assert hinge.gradients.dp2 * count == pytest.approx(gradients.dp2, abs=1e-9)
     assert hinge.task_loss * count == pytest.approx(
         naive.task_loss(expected.xbar, target.nearest, target.valid, TAU)
     )
@@ -158,14 +160,18 @@ def test_subgradient_is_the_derivative_where_inference_is_exact(backend, seed):
     _assert_unique_minimiser(augment_costs(backend, f, target, GAMMA, TAU), edges)
     indices = list(itertools.product([0], range(5), range(3)))
     np.testing.assert_allclose(
-        [hinge.df[i] for i in indices], numeric_gradient(loss, f, indices, 1e-6), atol=1e-6
+        [hinge.gradients.df[i] for i in indices],
+        numeric_gradient(loss, f, indices, 1e-6),
+        atol=1e-6,
     )
     indices = [(0, x) for x in range(4)]
     np.testing.assert_allclose(
-        [hinge.dwx[i] for i in indices], numeric_gradient(loss, edges.wx, indices, 1e-6), atol=1e-6
+        [hinge.gradients.dwx[i] for i in indices],
+        numeric_gradient(loss, edges.wx, indices, 1e-6),
+        atol=1e-6,
     )
     step = 1e-6
-    for name, derivative in (("p1", hinge.dp1), ("p2", hinge.dp2)):
+    for name, derivative in (("p1", hinge.gradients.dp1), ("p2", hinge.gradients.dp2)):
         values = [
             loss(Penalties(**{**vars(PENALTIES), name: getattr(PENALTIES, name) + sign * step}))
             for sign in (1, -1)

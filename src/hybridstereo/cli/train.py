@@ -160,6 +160,32 @@ class _Size(click.ParamType):
     help="Share sub-pixel truth between two labels, or take the nearest (stage unary).",
 )
 @click.option(
+    "--loss",
+    type=click.Choice(["hinge", "minorant"]),
+    default="hinge",
+    help="Of joint and full: the structured hinge of the paper, or a soft share of wrong pixels of "
+    "the CRF's minorant, whose gradient goes through Dual_MM.",
+)
+@click.option(
+    "--sharpness",
+    type=number_type(TRAINING["sharpness"]),
+    default=20.0,
+    help="Of --loss minorant: what the minorant is multiplied by before the softmax.",
+)
+@click.option(
+    "--tolerance",
+    type=number_type(TRAINING["tolerance"]),
+    default=1.0,
+    help="Of --loss minorant: labels by which a right pixel may be off.",
+)
+@click.option(
+    "--exponent",
+    type=number_type(TRAINING["exponent"]),
+    default=1.0,
+    help="Of --loss minorant: 1 counts wrong pixels, smaller numbers count those that are far from "
+    "right more.",
+)
+@click.option(
     "--gamma", type=number_type(TRAINING["gamma"]), default=0.2, help="Weight of the task loss."
 )
 @click.option(

@@ -17,6 +17,7 @@ _CHOICES = {
     "softmax": SOFTMAXES,
     "optimizer": tuple(OPTIMISERS),
     "schedule": SCHEDULES,
+    "loss": ("hinge", "minorant"),
     "criterion": tuple(CRITERIA),
 }
 _FLAGS = (

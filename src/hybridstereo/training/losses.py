@@ -14,6 +14,7 @@ import numpy as np
 from ..crf import Penalties, energy, solve
 from ..edges import EdgeWeights
 from ..kernels import Array, Backend
+from ..kernels.backend import CrfGradients
 from ..labels import LabelRange
 
 # Of another label than the true one, where a pixel is fixed: more than its four edges can cost.
@@ -94,6 +95,32 @@ def cross_entropy(
     )
 
 
+def minorant_error_rate(
+    backend: Backend,
+    minorant: Array,
+    target: Target,
+    sharpness: float,
+    tolerance: float,
+    exponent: float,
+) -> tuple[float, Array]:
+    """A soft share of wrong pixels of the CRF and its gradient w.r.t. the minorant F.
+
+    The CRF's solution takes the label with the lowest F.  Here a label has the probability
+    ``softmax(-sharpness * F)``; with a high sharpness and an exponent of 1 the loss is the share of
+    pixels that are off by more than ``tolerance`` labels.
+    """
+    loss, gradient = backend.error_rate(
+        backend.negated_softmax(minorant, -sharpness),
+        position=target.position,
+        valid=target.valid,
+        valid_count=max(target.count, 1),
+        tolerance=tolerance,
+        exponent=exponent,
+    )
+    backend.scale_by(gradient, -sharpness)
+    return loss, gradient
+
+
 def bad_labels(
     backend: Backend, label_map: Array, target: Target, thresholds: Sequence[float]
 ) -> list[float]:
@@ -118,11 +145,7 @@ class Hinge:
     loss: float
     task_loss: float
     disagreement: float
-    df: np.ndarray
-    dwx: np.ndarray
-    dwy: np.ndarray
-    dp1: float
-    dp2: float
+    gradients: CrfGradients
 
 
 def augment_costs(
@@ -188,11 +211,7 @@ def structured_hinge(
         loss=(best - float(solution.bounds[-1])) / count,
         task_loss=task_loss(backend, worst, target, tau),
         disagreement=disagreeing / target.valid.size,
-        df=gradients.df,
-        dwx=gradients.dwx,
-        dwy=gradients.dwy,
-        dp1=gradients.dp1,
-        dp2=gradients.dp2,
+        gradients=gradients,
     )
 
 

@@ -14,6 +14,7 @@ from .checks import check_options
 from .optim import OptimiserOptions
 from .searches import Deadline
 from .stages import Budget
+from .steps import HingeOptions, MinorantOptions
 
 # Defaults found on Middlebury 2005/2006 validation scenes; the loss is a mean over pixels.
 _LEARNING_RATES = {
@@ -93,6 +94,10 @@ class TrainOptions:
     clip_norm: float = 5.0
     schedule: str = "cosine"
     soft_target: bool = True
+    loss: str = "hinge"
+    sharpness: float = 20.0
+    tolerance: float = 1.0
+    exponent: float = 1.0
     gamma: float = 0.2
     tau: float = 3.0
     infer_unknown: bool = False
@@ -124,6 +129,13 @@ class TrainOptions:
             # Coordinates tell where the ground is; upside down they would tell nothing.
             changes = changes | {"vertical_flip": 0.0}
         return AugmentOptions(crop=self.crop, **changes)
+
+    @property
+    def crf_loss(self) -> HingeOptions | MinorantOptions:
+        """What stages ``joint`` and ``full`` minimise."""
+        if self.loss == "minorant":
+            return MinorantOptions(self.sharpness, self.tolerance, self.exponent, self.iterations)
+        return HingeOptions(self.gamma, self.tau, self.iterations, self.infer_unknown)
 
     def optimiser(self, stage: str, layers: int) -> OptimiserOptions:
         """Optimiser settings of a stage for a Unary-CNN with so many layers."""

@@ -23,7 +23,6 @@ from .runfolder import START_ANEW, Checkpoint, Position, RunFolder
 from .searches import begin, run_search
 from .stages import MakeJudge, Reporter, TrainingContext, run_gradient, start_from_random
 from .start import initial_model
-from .steps import HingeOptions
 from .testing import TEST_FILE, describe_test, measured_on, write_test
 
 
@@ -109,9 +108,7 @@ def train(
             folder=folder,
             reporter=reporter,
             augment=options.augmentation,
-            hinge=HingeOptions(
-                options.gamma, options.tau, options.iterations, options.infer_unknown
-            ),
+            crf_loss=options.crf_loss,
             seed=options.seed,
             batch=options.batch or 1,
             disparities=options.disparities,

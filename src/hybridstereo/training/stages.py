@@ -47,7 +47,9 @@ from .steps import (
     PENALTIES,
     Gradients,
     HingeOptions,
+    MinorantOptions,
     Step,
+    minorant_step,
     parameters_of,
     structured_step,
     unary_step,
@@ -78,6 +80,10 @@ _RATES = {
         "p1": 2.0, "p2": 20.0, "pairwise/0/": 0.2, "pairwise/1/": 3.6, "pairwise/2/": 0.014,
     },
 }  # fmt: skip
+
+# Of P1, P2 and the weights of levels, if the minorant is trained: their gradients are some twenty
+# times those of the hinge.
+_MINORANT_SCALARS = 0.05
 
 _SMALLEST_LEVEL_WEIGHT = 0.01
 _WHITENING_PAIRS = 12
@@ -135,7 +141,7 @@ class TrainingContext:
     folder: RunFolder
     reporter: Reporter
     augment: AugmentOptions
-    hinge: HingeOptions
+    crf_loss: HingeOptions | MinorantOptions
     seed: int
     batch: int
     disparities: int | None
@@ -222,6 +228,9 @@ def run_gradient(
         for key, rate in _RATES[settings.kind].items()
         if name.startswith(key)
     }
+    if stage != "unary" and isinstance(context.crf_loss, MinorantOptions):
+        scalars = [name for name in (*PENALTIES, *PYRAMID) if name in parameters]
+        rates |= {name: _MINORANT_SCALARS * rates.get(name, 1.0) for name in scalars}
     optimiser = OPTIMISERS[settings.kind](parameters, settings, rates, backend)
     _check_momentum(checkpoint, parameters)
     optimiser.restore_momentum(checkpoint.momentum)
@@ -338,9 +347,10 @@ def _step_function(
             pair, label_range = item
             if stage == "unary":
                 return unary_step(model, backend, pair, label_range, context.soft_target)
-            return structured_step(
-                model, backend, pair, label_range, context.hinge, score, stage == "full"
-            )
+            loss, full = context.crf_loss, stage == "full"
+            if isinstance(loss, MinorantOptions):
+                return minorant_step(model, backend, pair, label_range, loss, full)
+            return structured_step(model, backend, pair, label_range, loss, score, full)
 
         return backend.side_by_side(step, labelled)
 

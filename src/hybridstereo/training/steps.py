@@ -21,11 +21,19 @@ from ..features import (
     network_input,
 )
 from ..kernels import Array, Backend
+from ..kernels.backend import CrfGradients
 from ..labels import LabelRange
 from ..limits import TRAINING
 from ..model import PYRAMID, StereoModel, named_arrays
 from ..pyramid import half_labels, half_size, half_truth, pyramid_backward, pyramid_forward
-from .losses import Target, bad_labels, cross_entropy, make_target, structured_hinge
+from .losses import (
+    Target,
+    bad_labels,
+    cross_entropy,
+    make_target,
+    minorant_error_rate,
+    structured_hinge,
+)
 
 Gradients = dict[str, np.ndarray]
 PENALTIES = ("p1", "p2")
@@ -57,6 +65,20 @@ class HingeOptions:
 
     def __post_init__(self) -> None:
         for name in ("gamma", "tau", "iterations"):
+            TRAINING[name].check(getattr(self, name), f"`{name}` is")
+
+
+@dataclass(frozen=True)
+class MinorantOptions:
+    """Settings of the soft share of wrong pixels, see `minorant_error_rate`."""
+
+    sharpness: float = 20.0
+    tolerance: float = 1.0
+    exponent: float = 1.0
+    iterations: int = 5
+
+    def __post_init__(self) -> None:
+        for name in ("sharpness", "tolerance", "exponent", "iterations"):
             TRAINING[name].check(getattr(self, name), f"`{name}` is")
 
 
@@ -195,6 +217,83 @@ def unary_step(
     return Step("cross_entropy", sum(losses), forward.scores_backward(dscores), figures)
 
 
+class _CrfPass:
+    """Images -> matching costs and edge weights, forward and backward."""
+
+    def __init__(
+        self,
+        model: StereoModel,
+        backend: Backend,
+        pair: StereoPair,
+        label_range: LabelRange,
+        train_edges: bool,
+    ) -> None:
+        self._backend, self._model = backend, model
+        self._unary = _UnaryPass(model, backend, pair, label_range, model.config.softmax)
+        self._kept: list[Array] = []
+        stats = None if pair.left_statistics is None else pair.left_statistics[0]
+        edges_in = backend.to_device(edges_input(pair.left, model.edges, stats))
+        self.edges = edges_forward(
+            backend, edges_in, model.edges, self._kept if train_edges else None
+        )
+
+    @property
+    def costs(self) -> Array:
+        """The model's matching costs (H, W, K)."""
+        return self._unary.costs
+
+    def backward(self, gradients: CrfGradients) -> Gradients:
+        """Gradients of all parameters that are trained from those of costs, weights, penalties."""
+        result = self._unary.backward(gradients.df)
+        if self._kept:
+            dlayers = edges_backward(
+                self._backend, gradients.dwx, gradients.dwy, self._kept, self._model.edges
+            )
+            result |= named_arrays("pairwise", dlayers)
+        return result | {"p1": np.array([gradients.dp1]), "p2": np.array([gradients.dp2])}
+
+
+def minorant_step(
+    model: StereoModel,
+    backend: Backend,
+    pair: StereoPair,
+    label_range: LabelRange,
+    options: MinorantOptions,
+    train_edges: bool = True,
+) -> Step:
+    """Soft share of wrong pixels of the CRF's minorant (stages ``joint`` and ``full``).
+
+    The Pairwise-CNN gets gradients if the model has one and ``train_edges`` asks for them.
+    """
+    penalties = model.config.penalties
+    target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
+    forward = _CrfPass(model, backend, pair, label_range, train_edges)
+    solution = solve(
+        backend, forward.costs, forward.edges, penalties, options.iterations, with_rows=True
+    )
+    loss, dminorant = minorant_error_rate(
+        backend,
+        solution.minorant,
+        target,
+        options.sharpness,
+        options.tolerance,
+        options.exponent,
+    )
+    gradients = backend.dual_mm_backward(
+        forward.costs,
+        wx=forward.edges.wx,
+        wy=forward.edges.wy,
+        p1=penalties.p1,
+        p2=penalties.p2,
+        iterations=options.iterations,
+        dminorant=dminorant,
+    )
+    disagreeing = backend.count_different(solution.row_label_map, solution.label_map)
+    figures = {"disagreement": disagreeing / pair.valid.size}
+    figures |= _training_error(backend, solution.label_map, target, label_range)
+    return Step("error_rate", loss, forward.backward(gradients), figures)
+
+
 def structured_step(
     model: StereoModel,
     backend: Backend,
@@ -210,18 +309,14 @@ def structured_step(
     minimiser that the hinge needs is that of the augmented problem, so the training error costs a
     solution of its own: ``score`` asks for it.
     """
-    config = model.config
+    penalties = model.config.penalties
     target = make_target(pair.disparity, pair.valid, label_range).on_device(backend)
-    forward = _UnaryPass(model, backend, pair, label_range, config.softmax)
-    kept: list[Array] = []
-    stats = None if pair.left_statistics is None else pair.left_statistics[0]
-    edges_in = backend.to_device(edges_input(pair.left, model.edges, stats))
-    edges = edges_forward(backend, edges_in, model.edges, kept if train_edges else None)
+    forward = _CrfPass(model, backend, pair, label_range, train_edges)
     hinge = structured_hinge(
         backend,
         forward.costs,
-        edges,
-        config.penalties,
+        forward.edges,
+        penalties,
         target,
         options.gamma,
         options.tau,
@@ -230,15 +325,9 @@ def structured_step(
     )
     figures = {"task_loss": hinge.task_loss, "disagreement": hinge.disagreement}
     if score:
-        solution = solve(backend, forward.costs, edges, config.penalties, options.iterations)
+        solution = solve(backend, forward.costs, forward.edges, penalties, options.iterations)
         figures |= _training_error(backend, solution.label_map, target, label_range)
-    gradients = forward.backward(hinge.df)
-    if kept:
-        gradients |= named_arrays(
-            "pairwise", edges_backward(backend, hinge.dwx, hinge.dwy, kept, model.edges)
-        )
-    gradients |= {"p1": np.array([hinge.dp1]), "p2": np.array([hinge.dp2])}
-    return Step("hinge", hinge.loss, gradients, figures)
+    return Step("hinge", hinge.loss, forward.backward(hinge.gradients), figures)
 
 
 def _training_error(
