@@ -622,6 +622,28 @@ def cross_entropy(
 
 
 @in_float64
+def error_rate(
+    s: Array, position: npt.ArrayLike, valid: Mask, tolerance: float, exponent: float
+) -> tuple[float, Array]:
+    """Sum of ``(1 - P^q) / q`` over valid pixels and dL/ds, with the exponent q.
+
+    P is the probability, by the softmax of `s`, of the labels within `tolerance` of `position`; it
+    counts as at least 1e-37.
+    """
+    positions = np.asarray(position, np.float64)
+    loss = 0.0
+    ds = np.zeros(s.shape)
+    for p in np.ndindex(*valid.shape):
+        if valid[p]:
+            near = np.array([abs(k - positions[p]) <= tolerance for k in range(s.shape[2])])
+            probability = softmax(s[p])
+            right = max(float(probability[near].sum()), 1e-37)
+            loss += (1 - right**exponent) / exponent
+            ds[p] = right ** (exponent - 1) * probability * (right - near)
+    return loss, ds
+
+
+@in_float64
 def task_loss(labels: npt.ArrayLike, target: npt.ArrayLike, valid: Mask, tau: float) -> float:
     """``sum_valid min(|x_i - x*_i|, tau)``."""
     x, x_star = np.asarray(labels), np.asarray(target)

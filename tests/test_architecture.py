@@ -74,7 +74,7 @@ LEAVES = {
 
 # The same inside kernels/, where the twins stand on the helpers of their engine.
 KERNEL_LAYERS = (
-    {"constants", "label_positions", "penalty", "backend", "claims"},
+    {"constants", "label_positions", "penalty", "bisection", "backend", "claims"},
     {"diskcache"},
     {"cpu", "cuda"},
     {f"{stem}_{engine}" for stem in FAMILIES for engine in ("cpu", "cuda")},

@@ -15,7 +15,7 @@ from hybridstereo.models.zoo import available_models
 
 PROGRAM = Path(__file__).parent / "support" / "same_bits.py"
 THREADS = 1, 2, 3, 4, 8
-KINDS = ["model pyramid", "step unary", "step full", "training run"]
+KINDS = ["model pyramid", "step unary", "step full", "step minorant", "training run"]
 CASES = [*operations(), *(f"model {name}" for name in available_models()), *KINDS]
 
 pytestmark = pytest.mark.slow

@@ -478,6 +478,21 @@ def test_loss_augmentation_moves_the_energy_by_the_task_loss() -> None:
     assert naive.task_loss([[0, 4, 1]], [[3, 4, 0]], np.array([[True, True, False]]), 2) == 2
 
 
+@pytest.mark.parametrize("exponent", [1.0, 0.3])
+def test_error_rate_by_differences(exponent: float) -> None:
+    s, position = random(0, 2, 3, 4), np.array([[0, 1.2, 3], [2.5, 2, 0.7]])
+    valid = np.array([[True, True, False], [True, True, True]])
+
+    def loss() -> float:
+        return naive.error_rate(s, position, valid, 1.0, exponent)[0]
+
+    assert_is_gradient(naive.error_rate(s, position, valid, 1.0, exponent)[1], loss, s)
+    certain = np.full((1, 2, 3), -100.0)
+    certain[0, :, 0] = 100  # right in one of both pixels
+    both = np.ones((1, 2), bool)
+    assert naive.error_rate(certain, [[1, 2]], both, 1, exponent)[0] == pytest.approx(1 / exponent)
+
+
 @pytest.mark.parametrize("shape", [(2, 3), (1, 6)])
 def test_hinge_gradient_with_exact_inference(shape: tuple[int, int]) -> None:
     K, gamma, tau = 3, 0.4, 2

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..bisection import PASS, SPLIT, bisection
 from . import buffers
-from .bisection import PASS, SPLIT, bisection
 from .jit import compiled, part
 from .pointers import advance, pointer_to, restrict_arguments
 from .workers import run_tiles

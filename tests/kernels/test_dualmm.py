@@ -219,6 +219,104 @@ def test_refinement_stays_within_the_labels(backend, rng, offset, step):
     np.testing.assert_allclose(offsets, expected, atol=1e-4)
 
 
+# ---------------------------------------------------------------- gradients
+
+BACKWARD_SHAPES = [(1, 1, 1), (1, 1, 33), (1, 2, 3), (2, 1, 3), (1, 13, 5), (9, 1, 4), (3, 4, 1)]
+BACKWARD_SHAPES += [(4, 5, 2), (3, 3, 17), (5, 4, 16), (2, 3, 40)]
+
+
+def assert_derivatives(backend, rng, shape, penalties, iterations, directions):
+    """Along random directions of the arrays and given ones of the penalties."""
+    arrays = problem(rng, *shape, np.float64)
+    dminorant = rng.standard_normal(shape)
+
+    def loss(arrays, penalties):
+        return float((dminorant * naive.dual_mm(*arrays, *penalties, iterations)[0]).sum())
+
+    def derivative(changes, slopes, step=1e-7):
+        ends = [
+            loss(
+                [x + sign * step * d for x, d in zip(arrays, changes, strict=True)],
+                [p + sign * step * d for p, d in zip(penalties, slopes, strict=True)],
+            )
+            for sign in (1, -1)
+        ]
+        return (ends[0] - ends[1]) / (2 * step)
+
+    df, dwx, dwy, dp1, dp2 = backend.dual_mm_backward(*arrays, *penalties, iterations, dminorant)
+    assert not dwx[:, -1].any()
+    assert not dwy[-1].any()
+    for i, gradient in enumerate((df, dwx, dwy)):
+        for _ in range(2):
+            changes = [np.zeros(x.shape) for x in arrays]
+            changes[i] = rng.standard_normal(gradient.shape)
+            expected = derivative(changes, (0, 0))
+            assert (gradient * changes[i]).sum() == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    still = [np.zeros(x.shape) for x in arrays]
+    for slopes in directions:
+        expected = derivative(still, slopes)
+        assert np.dot((dp1, dp2), slopes) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("shape", BACKWARD_SHAPES)
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_backward_is_the_derivative(backend, rng, shape, iterations):
+    assert_derivatives(backend, rng, shape, (P1, P2), iterations, [(1, 0), (0, 1)])
+
+
+@pytest.mark.parametrize(
+    ("penalties", "directions"),
+    [
+        # No derivative where P1 cannot fall, or could exceed P2, on its own.
+        ((0.0, 0.6), [(0, 1)]),
+        ((0.4, 0.4), [(1, 1)]),
+        ((0.1, 50.0), [(1, 0), (0, 1)]),
+    ],
+    ids=["P1 = 0", "P1 = P2", "P2 is large"],
+)
+@pytest.mark.parametrize("shape", [(1, 6, 4), (3, 4, 5)])
+def test_backward_at_the_ends_of_the_penalties(backend, rng, shape, penalties, directions):
+    assert_derivatives(backend, rng, shape, penalties, 2, directions)
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 6), (5, 6, 7), (4, 3, 33)])
+def test_backward_in_single_precision_equals_that_in_double(backend, rng, shape):
+    arrays, dminorant = problem(rng, *shape), rng.standard_normal(shape).astype(np.float32)
+    found = backend.dual_mm_backward(*arrays, P1, P2, 2, dminorant)
+    wide = [x.astype(np.float64) for x in (*arrays, dminorant)]
+    expected = backend.dual_mm_backward(*wide[:3], P1, P2, 2, wide[3])
+    assert {x.dtype for x in found[:3]} == {np.dtype(np.float32)}
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_backward_leaves_its_arguments_alone_and_gives_the_same_bits(backend, rng):
+    arrays, dminorant = problem(rng, 4, 5, 6), rng.standard_normal((4, 5, 6)).astype(np.float32)
+    before = [x.copy() for x in (*arrays, dminorant)]
+    results = [backend.dual_mm_backward(*arrays, P1, P2, 2, dminorant) for _ in range(2)]
+    for now, then in zip((*arrays, dminorant), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_a_label_that_stays_comes_before_a_free_jump(backend):
+    """All costs are equal and no jump costs anything: a tie everywhere."""
+    f, weights = np.zeros((1, 4, 5)), np.ones((1, 4))
+    dminorant = np.arange(20.0).reshape(f.shape)
+    df, dwx, _, dp1, dp2 = backend.dual_mm_backward(f, weights, weights, 0, 0, 1, dminorant)
+    assert (dp1, dp2) == (0, 0)
+    assert not dwx.any()
+    # So every label has a problem of its own, and all of them are the same.
+    each = [
+        backend.dual_mm_backward(
+            f[..., :1], weights, weights, 0, 0, 1, np.ascontiguousarray(dminorant[..., k : k + 1])
+        ).df[..., 0]
+        for k in range(5)
+    ]
+    np.testing.assert_allclose(df, np.stack(each, axis=2), atol=1e-12)
+
+
 # ---------------------------------------------------------------- extremes
 
 

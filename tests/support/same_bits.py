@@ -28,7 +28,13 @@ from hybridstereo.synthetic import SceneOptions, generate_scene
 from hybridstereo.synthetic.write import synthesize
 from hybridstereo.training.options import TrainOptions
 from hybridstereo.training.run import train
-from hybridstereo.training.steps import HingeOptions, structured_step, unary_step
+from hybridstereo.training.steps import (
+    HingeOptions,
+    MinorantOptions,
+    minorant_step,
+    structured_step,
+    unary_step,
+)
 
 PYRAMID = {"half_weight": 0.25, "quarter_weight": 0.5}
 # Multiples of nothing that the kernels divide their work into.
@@ -107,6 +113,9 @@ def operation_cases() -> dict[str, Case]:
         "magnitude_forward": lambda: cpu.magnitude_forward(x[..., :2], 0.3),
         "magnitude_backward": lambda: cpu.magnitude_backward(wx, wy, x[..., :2], 0.3),
         "dual_mm": lambda: cpu.dual_mm(volume, wx, wy, 0.1, 0.4, 3, np.empty_like(nearest)),
+        "dual_mm_backward": lambda: cpu.dual_mm_backward(
+            volume, wx, wy, 0.1, 0.4, 2, dvolume
+        ),
         "carry_into": carried,
         "argmin": lambda: cpu.argmin(volume),
         "read_out": lambda: cpu.read_out(volume),
@@ -114,6 +123,10 @@ def operation_cases() -> dict[str, Case]:
         "refine": lambda: cpu.refine(volume, cpu.argmin(volume), 0.5),
         "cross_entropy": lambda: cpu.cross_entropy(
             -np.abs(volume) / 4, position, nearest, valid, count, True
+        ),
+        "negated_softmax": lambda: cpu.negated_softmax(volume, -2.0),
+        "error_rate": lambda: cpu.error_rate(
+            -np.abs(volume) / 30, position, valid, count, 1.0, 0.5
         ),
         "augment_costs": lambda: cpu.augment_costs(volume, nearest, valid, 0.2, 3.0),
         "task_loss": lambda: cpu.task_loss(other, nearest, valid, 3.0),
@@ -178,6 +191,9 @@ def training_cases(folder: Path) -> dict[str, Case]:
     return {
         "step unary": lambda: gradients(unary_step(model, cpu, pair, labels, True)),
         "step full": lambda: gradients(structured_step(model, cpu, pair, labels, HingeOptions())),
+        "step minorant": lambda: gradients(
+            minorant_step(model, cpu, pair, labels, MinorantOptions(iterations=2))
+        ),
         "training run": run,
     }
 

@@ -15,6 +15,7 @@ from hybridstereo.training.losses import (
     augment_costs,
     cross_entropy,
     make_target,
+    minorant_error_rate,
     structured_hinge,
     task_loss,
 )
@@ -68,6 +69,69 @@ def test_cross_entropy_gradient_is_the_derivative(backend, rng, soft):
     np.testing.assert_allclose([ds[i] for i in indices], numeric, atol=1e-9)
 
 
+@pytest.mark.parametrize("tolerance", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize("exponent", [1.0, 0.2])
+def test_error_rate_equals_naive(backend, rng, tolerance, exponent):
+    minorant = rng.standard_normal((5, 7, 6))
+    target = make_target(*truth(rng, 5, 7, 6), LabelRange(0, 6))
+    # A pixel whose truth is a label, and which is certainly wrong.
+    target.position[0, 0], target.valid[0, 0] = 2, True
+    minorant[0, 0] = [0, 0, 0, 0, 0, -20]
+    loss, gradient = minorant_error_rate(backend, minorant, target, 3.0, tolerance, exponent)
+    expected, ds = naive.error_rate(
+        -3 * minorant, target.position, target.valid, tolerance, exponent
+    )
+    count = target.valid.sum()
+    assert loss * target.count == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient * target.count, -3 * ds, rtol=1e-9, atol=1e-14)
+    assert 0 < loss <= count / target.count / exponent
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.3])
+def test_error_rate_gradient_is_the_derivative(backend, rng, exponent):
+    minorant = rng.standard_normal((3, 4, 5))
+    target = make_target(*truth(rng, 3, 4, 5), LabelRange(0, 5))
+
+    def loss():
+        return minorant_error_rate(backend, minorant, target, 4.0, 1.0, exponent)[0]
+
+    _, gradient = minorant_error_rate(backend, minorant, target, 4.0, 1.0, exponent)
+    indices = some_indices(rng, minorant, 20)
+    np.testing.assert_allclose(
+        [gradient[i] for i in indices], numeric_gradient(loss, minorant, indices), atol=1e-8
+    )
+
+
+def test_error_rate_of_a_sharp_minorant_is_the_share_of_wrong_labels(backend, rng):
+    minorant = rng.random((6, 7, 5)).astype(np.float32)
+    target = make_target(*truth(rng, 6, 7, 5), LabelRange(0, 5))
+    loss, gradient = minorant_error_rate(backend, minorant, target, 1e5, 1.0, 1.0)
+    wrong = np.abs(minorant.argmin(axis=2) - target.position) > 1.0
+    assert loss == pytest.approx((wrong & target.valid).sum() / target.count, abs=1e-6)
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("exponent", [1.0, 0.01])
+def test_error_rate_of_large_costs_is_finite(backend, exponent):
+    """The right label has a probability of 0 in single precision."""
+    minorant = np.array([[[0, 1e4, 1e4], [1e4, 0, 0]]], np.float32)
+    target = make_target(np.full((1, 2), 2, np.float32), np.ones((1, 2), bool), LabelRange(0, 3))
+    loss, gradient = minorant_error_rate(backend, minorant, target, 10.0, 0.0, exponent)
+    assert 0.4 < loss <= 0.75 / exponent
+    assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 31), (1, 2, 33)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_negated_softmax_equals_naive(backend, rng, shape, dtype):
+    volume = (100 * rng.standard_normal(shape)).astype(dtype)
+    found = backend.negated_softmax(volume, -0.3)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(
+        found, naive.unary_cost(-0.3 * volume.astype(np.float64)), rtol=1e-4, atol=1e-6
+    )
+
+
 def test_no_valid_pixel_gives_no_gradient(backend, rng):
     f, edges, _ = crf_problem(rng, 4, 5, 3)
     target = make_target(
@@ -76,6 +140,9 @@ def test_no_valid_pixel_gives_no_gradient(backend, rng):
     loss, ds = cross_entropy(backend, f, target, True)
     assert loss == 0
     assert not ds.any()
+    loss, gradient = minorant_error_rate(backend, f, target, 20.0, 1.0, 0.5)
+    assert loss == 0
+    assert not gradient.any()
     for infer in (False, True):
         hinge = structured_hinge(backend, f, edges, PENALTIES, target, GAMMA, TAU, 3, infer)
         assert not hinge.gradients.df.any()
@@ -94,13 +161,12 @@ def test_inferred_truth_pulls_unknown_pixels_along(backend):
     hinge = structured_hinge(
         backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3, True
     )
-    assert (
-        hinge.gradients.df[0, :, 3] > 0
-    ).all()  # descending lowers the cost of the truth everywhere
+    # Descending lowers the cost of the truth everywhere.
+    assert (hinge.gradients.df[0, :, 3] > 0).all()
     ignored = structured_hinge(
         backend, f, EdgeWeights(weights, weights), PENALTIES, target, GAMMA, TAU, 3
     )
-    assert not ignored.df[0, 1:4].any()
+    assert not ignored.gradients.df[0, 1:4].any()
 
 
 def test_augmentation_equals_naive(backend, rng):

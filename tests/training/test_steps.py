@@ -14,7 +14,14 @@ from hybridstereo.features import ConvLayer, Statistics, normalise
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import ModelConfig, StereoModel, with_config
 from hybridstereo.stereo import Stereo
-from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
+from hybridstereo.training.steps import (
+    HingeOptions,
+    MinorantOptions,
+    minorant_step,
+    parameters_of,
+    structured_step,
+    unary_step,
+)
 
 
 def in_float64(model: StereoModel) -> StereoModel:
@@ -133,6 +140,60 @@ def test_structured_step_on_a_row_is_the_derivative(backend, rng, edge_model):
         rtol=1e-4,
         atol=1e-7,
     )
+
+
+@pytest.mark.parametrize(
+    ("edge_model", "softmax", "levels", "exponent"),
+    [
+        ("contrast", "left", {}, 0.3),
+        ("cnn", "mutual", {"half_weight": 0.5, "quarter_weight": 0.25}, 1.0),
+    ],
+)
+def test_minorant_step_is_the_derivative(backend, rng, edge_model, softmax, levels, exponent):
+    pairwise = tuple(pairwise_network(rng)) if edge_model == "cnn" else ()
+    config = ModelConfig(
+        edge_model=edge_model, weight_scale=0.3, p1=0.5, p2=1.5, softmax=softmax, **levels
+    )
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), pairwise, config))
+    pair, labels = make_pair(rng, 5, 9, 4), LabelRange(0.0, 5)
+    options = MinorantOptions(sharpness=5.0, exponent=exponent, iterations=2)
+    result = minorant_step(model, backend, pair, labels, options)
+    assert result.loss_name == "error_rate"
+    assert set(result.gradients) == set(parameters_of(model))
+
+    def loss(**changes: float) -> float:
+        return minorant_step(with_config(model, **changes), backend, pair, labels, options).loss
+
+    networks = {k: v for k, v in result.gradients.items() if "/" in k}
+    assert any(np.abs(v).max() > 1e-4 for v in networks.values())
+    assert_gradients(loss, parameters_of(model), networks, rng, rtol=1e-4, atol=1e-7)
+    for name in ("p1", "p2", *levels):
+        at, step = getattr(config, name), 1e-6
+        numeric = (loss(**{name: at + step}) - loss(**{name: at - step})) / (2 * step)
+        assert result.gradients[name][0] == pytest.approx(numeric, rel=1e-4, abs=1e-7)
+
+
+def test_minorant_step_can_leave_the_edges_alone(backend, rng):
+    """And its figures are those of the CRF that it trains."""
+    config = ModelConfig(edge_model="cnn", weight_scale=0.3, p1=0.5, p2=1.5)
+    pairwise = tuple(pairwise_network(rng))
+    model = in_float64(StereoModel(tuple(network(rng, 3, filters=4)), pairwise, config))
+    pair, labels, options = make_pair(rng, 7, 11, 4), LabelRange(0.0, 5), MinorantOptions()
+    both, unary = (
+        minorant_step(model, backend, pair, labels, options, train_edges=train_edges)
+        for train_edges in (True, False)
+    )
+    missing = set(both.gradients) - set(unary.gradients)
+    assert missing
+    assert all(name.startswith("pairwise/") for name in missing)
+    for name, gradient in unary.gradients.items():
+        np.testing.assert_array_equal(gradient, both.gradients[name])
+    scored = structured_step(
+        model, backend, pair, labels, HingeOptions(iterations=options.iterations), score=True
+    )
+    for pixels in (1, 2, 3, 4):
+        assert both.figures[f"bad{pixels}"] == scored.figures[f"bad{pixels}"]
+    assert 0 <= both.figures["disagreement"] <= 1
 
 
 def test_statistics_of_the_complete_views_are_used(backend, rng):
