@@ -1,8 +1,8 @@
 """The bisection of a chain (docs/model.md 6.4) as a list of operations, for its backward pass.
 
-Both engines carry them out.  All chains of a length have the same bisection, so the list is made once.  Every operation reads
-rows of K numbers and writes new ones; nothing is overwritten, since the backward pass needs what
-the messages were made of.  Rows 0 to N - 1 are the costs of the nodes.
+Both engines carry them out.  All chains of a length have the same bisection, so the list is made
+once.  Every operation reads rows of K numbers and writes new ones; nothing is overwritten, since
+the backward pass needs what the messages were made of.  Rows 0 to N - 1 are the costs of the nodes.
 """
 
 from __future__ import annotations
