@@ -147,8 +147,9 @@ def dual_mm_backward(
         (penalties[0] * dsteps[i] + penalties[1] * djumps[i]).reshape(height, width)
         for i in range(2)
     )
+    # Not np.dot: BLAS adds in an order that depends on the number of threads.
     dp1, dp2 = (
-        float(sum(np.dot(w.astype(np.float64), d) for w, d in zip(weights, parts, strict=True)))
+        float(sum((w.astype(np.float64) * d).sum() for w, d in zip(weights, parts, strict=True)))
         for parts in (dsteps, djumps)
     )
     return CrfGradients(df.reshape(f.shape), dwx, dwy, dp1, dp2)
