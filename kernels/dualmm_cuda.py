@@ -12,8 +12,10 @@ import numba
 import numpy as np
 from numba import float64, int32, uint32, uint64
 
+from .backend import CrfGradients
 from .constants import SMALLEST_CURVATURE, TIE_BLOCK, TIE_TOLERANCE
 from .cuda import cudalib
+from .cuda.chain_gradients import chain_gradients
 from .cuda.chains import move_minorants
 from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 from .cuda.sums import add_up, sum_of, total
@@ -77,6 +79,82 @@ def dual_mm(
         carry_into(costs, volumes[sweeps % 2], minorant, 0.0)  # a copy
         bounds[0] = -np.inf
     return minorant, bounds
+
+
+# ---------------------------------------------------------------- gradients
+
+
+@kernel_family(("float32",), ("float64",))
+def _weight_gradient_kernel(dtype: str) -> Kernel:
+    """The gradients of edge weights, and the terms of those of P1 and P2."""
+
+    @kernel(
+        f"{dtype}[::1], {dtype}[::1], {dtype}[::1], {dtype}, {dtype}, {dtype}[::1], float64[::1],"
+        " float64[::1], int32",
+        _THREADS,
+    )
+    def dualmm_weight_gradient(
+        weights: Any, dsteps: Any, djumps: Any, p1: Any, p2: Any, dweights: Any, p1_terms: Any,
+        p2_terms: Any, pixels: Any,
+    ) -> None:  # fmt: skip
+        # All (pixels,).
+        i = uint32(cuda.grid(1))
+        if i < pixels:
+            dstep, djump = dsteps[i], djumps[i]
+            dweights[i] = p1 * dstep + p2 * djump
+            p1_terms[i] = float64(weights[i]) * float64(dstep)
+            p2_terms[i] = float64(weights[i]) * float64(djump)
+
+    return dualmm_weight_gradient
+
+
+def dual_mm_backward(
+    f: Any, wx: Any, wy: Any, p1: float, p2: float, iterations: int, dminorant: Any
+) -> CrfGradients:
+    """Gradients of what `dual_mm` depends on, as `dualmm_cpu.dual_mm_backward`."""
+    height, width = f.shape[:2]
+    volume = cudalib.to_device(f).reshape(-1)
+    dtype = volume.dtype
+    weights = [cudalib.to_device(w, dtype).reshape(-1) for w in (wx, wy)]
+    grids = (height, width, width, 1), (width, height, 1, width)
+    pixels = height * width
+    minima, no_winners = cudalib.empty((pixels,), dtype), cudalib.empty((1,), np.int32)
+    costs = [volume]  # at the beginning of every sweep
+    for sweep in range(2 * iterations - 1):
+        following = cudalib.empty(volume.shape, dtype)
+        move_minorants(
+            volume, costs[-1], following, weights[sweep % 2], minima, no_winners, grids[sweep % 2],
+            (p1, p2), plain=sweep == 0, vote=False,
+        )  # fmt: skip
+        costs.append(following)
+    df, dcosts = (cudalib.empty(volume.shape, dtype) for _ in range(2))
+    dsteps, djumps = (
+        [cudalib.to_device(np.zeros(pixels, dtype)) for _ in range(2)] for _ in range(2)
+    )
+    gradient = cudalib.to_device(dminorant, dtype).reshape(-1)
+    for sweep in reversed(range(2 * iterations)):
+        chain_gradients(
+            costs.pop(), weights[sweep % 2], gradient, dcosts, df, dsteps[sweep % 2],
+            djumps[sweep % 2], grids[sweep % 2], (p1, p2),
+            first_sweep=sweep == 0, last_sweep=sweep == 2 * iterations - 1,
+        )  # fmt: skip
+        gradient = dcosts
+    dweights, p1_sums, p2_sums = [], [], []
+    for weight, dstep, djump in zip(weights, dsteps, djumps, strict=True):
+        dweight = cudalib.empty((height, width), dtype)
+        terms = [cudalib.empty((pixels,), np.float64) for _ in range(2)]
+        launch(
+            _weight_gradient_kernel(str(dtype)), blocks_for(pixels, _THREADS), _THREADS,
+            weight, dstep, djump, p1, p2, dweight.reshape(-1), *terms, pixels,
+        )  # fmt: skip
+        dweights.append(dweight)
+        p1_sums.append(add_up(terms[0]))
+        p2_sums.append(add_up(terms[1]))
+    dp1, dp2 = (sum(total(x) for x in parts) for parts in (p1_sums, p2_sums))
+    return CrfGradients(df.reshape(*f.shape), dweights[0], dweights[1], dp1, dp2)
+
+
+# ---------------------------------------------------------------- a start for another problem
 
 
 @kernel_family(("float32",), ("float64",))

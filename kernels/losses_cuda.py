@@ -123,6 +123,145 @@ def cross_entropy(
     return sum_of(terms) / valid_count, ds
 
 
+# ---------------------------------------------------------------- share of wrong pixels
+
+
+@device_function
+def _warp_sum(value: Any) -> Any:
+    """The sum over the lanes of a warp, in all of them."""
+    for distance in (16, 8, 4, 2, 1):
+        value += cuda.shfl_xor_sync(_ALL_LANES, value, distance)
+    return value
+
+
+@device_function
+def _warp_max(value: Any) -> Any:
+    """The largest value of a warp, in all its lanes."""
+    for distance in (16, 8, 4, 2, 1):
+        value = max(value, cuda.shfl_xor_sync(_ALL_LANES, value, distance))
+    return value
+
+
+@kernel_family(("float32",), ("float64",))
+def _softmax_kernel(dtype: str) -> Kernel:
+    """result = -softmax(factor * volume); a warp for every pixel."""
+    number = getattr(numba, dtype)
+    infinity = math.inf
+
+    @kernel(f"{dtype}[::1], {dtype}, {dtype}[::1], int32, int32", _THREADS)
+    def negated_softmax(
+        volume: Any, factor: Any, result: Any, pixels: Any, label_count: Any
+    ) -> None:
+        # volume, result: (pixels, K).
+        lane = int32(cuda.threadIdx.x)
+        pixel = int32(cuda.blockIdx.x * _WARPS + cuda.threadIdx.y)
+        if pixel >= pixels:
+            return
+        at = uint64(uint32(pixel)) * uint64(uint32(label_count))
+        top = number(-infinity)
+        for k in range(lane, label_count, _LANES):
+            top = max(top, factor * volume[at + uint64(k)])
+        top = _warp_max(top)
+        sum_of_lane = number(0)
+        for k in range(lane, label_count, _LANES):
+            value = math.exp(factor * volume[at + uint64(k)] - top)
+            sum_of_lane += value
+            result[at + uint64(k)] = value
+        scale = number(-1) / _warp_sum(sum_of_lane)
+        for k in range(lane, label_count, _LANES):
+            result[at + uint64(k)] *= scale
+
+    return negated_softmax
+
+
+def negated_softmax(volume: Any, factor: float) -> Any:
+    """``-softmax(factor * volume)`` over the labels, as `losses_cpu.negated_softmax`."""
+    volume = cudalib.to_device(volume)
+    label_count = volume.shape[2]
+    pixels = volume.size // label_count
+    result = cudalib.empty(volume.shape, volume.dtype)
+    launch(
+        _softmax_kernel(str(volume.dtype)), blocks_for(pixels, _WARPS), _BLOCK,
+        volume.reshape(-1), factor, result.reshape(-1), pixels, label_count,
+    )  # fmt: skip
+    return result
+
+
+@kernel_family(("float32",), ("float64",))
+def _error_rate_kernel(dtype: str) -> Kernel:
+    """The gradient and the terms of the loss; a warp for every pixel."""
+    number = getattr(numba, dtype)
+
+    @kernel(
+        f"{dtype}[::1], float64[::1], boolean[::1], {dtype}[::1], float64[::1],"
+        f" int32, int32, int32, {dtype}, float64",
+        _THREADS,
+    )
+    def error_rate(
+        f: Any, position: Any, valid: Any, ds: Any, terms: Any,
+        pixels: Any, label_count: Any, valid_count: Any, tolerance: Any, exponent: Any,
+    ) -> None:  # fmt: skip
+        # f, ds: (pixels, K); the others: (pixels,).  A warp takes 32 pixels: every lane looks up
+        # the truth of one pixel and broadcasts it, processes its share of the labels of all 32,
+        # and computes the powers of its own pixel, so that no lane is idle.
+        lane = int32(cuda.threadIdx.x)
+        first = int32((cuda.blockIdx.x * _WARPS + cuda.threadIdx.y) * _LANES)
+        mine = uint32(min(first + lane, pixels - 1))
+        my_valid = int32(valid[mine])
+        my_position = number(position[mine])
+        my_right = 0.0
+        count = int32(min(pixels - first, _LANES))
+        for i in range(count):
+            known = cuda.shfl_sync(_ALL_LANES, my_valid, i)
+            truth = cuda.shfl_sync(_ALL_LANES, my_position, i)
+            right = 0.0
+            if known:
+                at = uint64(uint32(first + i)) * uint64(uint32(label_count))
+                for k in range(lane, label_count, _LANES):
+                    if abs(number(k) - truth) <= tolerance:
+                        right -= float64(f[at + uint64(k)])
+                right = _warp_sum(right)
+            if lane == i:
+                my_right = right
+        my_right = max(my_right, SMALLEST_PROBABILITY)
+        power = my_right**exponent
+        if first + lane < pixels:
+            terms[mine] = (1.0 - power) / exponent if my_valid else 0.0
+        my_slope = number(power / my_right / valid_count)
+        narrow = number(my_right)
+        for i in range(count):
+            known = cuda.shfl_sync(_ALL_LANES, my_valid, i)
+            truth = cuda.shfl_sync(_ALL_LANES, my_position, i)
+            right = cuda.shfl_sync(_ALL_LANES, narrow, i)
+            slope = cuda.shfl_sync(_ALL_LANES, my_slope, i)
+            at = uint64(uint32(first + i)) * uint64(uint32(label_count))
+            for k in range(lane, label_count, _LANES):
+                gradient = number(0)
+                if known:
+                    near = number(1) if abs(number(k) - truth) <= tolerance else number(0)
+                    gradient = slope * f[at + uint64(k)] * (near - right)
+                ds[at + uint64(k)] = gradient
+
+    return error_rate
+
+
+def error_rate(
+    f: Any, position: Any, valid: Any, valid_count: int, tolerance: float, exponent: float
+) -> tuple[float, Any]:
+    """Mean of ``(1 - P^q) / q`` and its gradient, as `losses_cpu.error_rate`."""
+    f = cudalib.to_device(f)
+    label_count = f.shape[2]
+    pixels = f.size // label_count
+    ds = cudalib.empty(f.shape, f.dtype)
+    terms = cudalib.empty((pixels,), np.float64)
+    launch(
+        _error_rate_kernel(str(f.dtype)), blocks_for(pixels, _THREADS), _BLOCK,
+        f.reshape(-1), _flat(position, np.float64), _flat(valid, np.bool_), ds.reshape(-1), terms,
+        pixels, label_count, valid_count, tolerance, exponent,
+    )  # fmt: skip
+    return sum_of(terms) / valid_count, ds
+
+
 # ---------------------------------------------------------------- structured hinge
 
 

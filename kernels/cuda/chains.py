@@ -22,7 +22,7 @@ from numba import int32, uint32, uint64
 from . import cudalib
 from .cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 
-__all__ = ["move_minorants"]
+__all__ = ["TYPICAL", "RowFunctions", "move_minorants", "row_functions"]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
@@ -35,7 +35,7 @@ _LARGEST_LEAF = 4  # nodes of an interval that is finished in registers
 _NO_LABEL = 2**31 - 1
 
 # Typical members of the kernel families: labels per lane and type.
-_TYPICAL = tuple((lanes, "float32") for lanes in (1, 4, 8))
+TYPICAL = tuple((lanes, "float32") for lanes in (1, 4, 8))
 
 
 # ---------------------------------------------------------------- rows of costs in registers
@@ -51,7 +51,7 @@ def _warp_min(value: Any) -> Any:
     return min(value, cuda.shfl_xor_sync(_ALL_LANES, value, 1))
 
 
-class _Rows:
+class RowFunctions:
     """Device functions on rows of ``per_lane`` registers per lane; beyond the labels is +inf.
 
     ``at`` is the position of the lane's first label in a flat volume.  Indices are unsigned because
@@ -162,11 +162,13 @@ class _Rows:
 
         self.position, self.load, self.store = position, load, store
         self.message, self.cut, self.add, self.finish = message, cut, add, finish
+        self.lowest, self.first_of = lowest, first_of
 
 
 @cache
-def _rows(per_lane: int, dtype: str) -> _Rows:
-    return _Rows(per_lane, dtype)
+def row_functions(per_lane: int, dtype: str) -> RowFunctions:
+    """The device functions for this many labels per lane."""
+    return RowFunctions(per_lane, dtype)
 
 
 # ---------------------------------------------------------------- a sweep
@@ -175,14 +177,14 @@ def _rows(per_lane: int, dtype: str) -> _Rows:
 # K values per pixel; ``costs`` are those of the family being processed, ``out`` another volume.
 
 
-@kernel_family(*_TYPICAL)
+@kernel_family(*TYPICAL)
 def _begin_kernel(per_lane: int, dtype: str) -> Kernel:
     """The messages from the last node of every chain to the middle.
 
     The first interval is the whole chain, node 0 its fresh end.
     """
     number = getattr(numba, dtype)
-    rows = _rows(per_lane, dtype)
+    rows = row_functions(per_lane, dtype)
     position, load, store, message, add = (
         rows.position, rows.load, rows.store, rows.message, rows.add,
     )  # fmt: skip
@@ -231,7 +233,7 @@ def _begin_kernel(per_lane: int, dtype: str) -> Kernel:
     return dualmm_begin
 
 
-@kernel_family(*_TYPICAL)
+@kernel_family(*TYPICAL)
 def _level_kernel(per_lane: int, dtype: str) -> Kernel:
     """Cut every interval of a level in two; intervals: (count, 2), fresh and far end of each.
 
@@ -240,7 +242,7 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
     parts of later intervals begin.
     """
     number = getattr(numba, dtype)
-    rows = _rows(per_lane, dtype)
+    rows = row_functions(per_lane, dtype)
     position, load, store, message, cut, add = (
         rows.position, rows.load, rows.store, rows.message, rows.cut, rows.add,
     )  # fmt: skip
@@ -306,11 +308,11 @@ def _level_kernel(per_lane: int, dtype: str) -> Kernel:
     return dualmm_level
 
 
-@kernel_family(*_TYPICAL)
+@kernel_family(*TYPICAL)
 def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
     """Cut intervals of two to four nodes until every node is alone, and write the results."""
     number = getattr(numba, dtype)
-    rows = _rows(per_lane, dtype)
+    rows = row_functions(per_lane, dtype)
     position, load, message, cut, add, finish = (
         rows.position, rows.load, rows.message, rows.cut, rows.add, rows.finish,
     )  # fmt: skip
@@ -401,11 +403,11 @@ def _leaves_kernel(per_lane: int, dtype: str) -> Kernel:
     return dualmm_leaves
 
 
-@kernel_family(*_TYPICAL)
+@kernel_family(*TYPICAL)
 def _lone_nodes_kernel(per_lane: int, dtype: str) -> Kernel:
     """Chains of one node have no edges: F is the node's cost."""
     number = getattr(numba, dtype)
-    rows = _rows(per_lane, dtype)
+    rows = row_functions(per_lane, dtype)
     position, load, finish = rows.position, rows.load, rows.finish
 
     @kernel(

@@ -120,10 +120,9 @@ class _DeviceFunction:
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """Mark a function that kernels call.
+    """Mark a function that kernels call, if need be those of other files.
 
-    If it uses ``cuda`` it has to be in the same file as the kernels: the simulator replaces that
-    name file by file.
+    If it uses ``cuda``, its file has the placeholder, too.
     """
     return _DeviceFunction(function)
 
