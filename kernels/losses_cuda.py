@@ -18,6 +18,7 @@ from .constants import SMALLEST_PROBABILITY
 from .cuda import cudalib
 from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
 from .cuda.sums import add_up, sum_of, total
+from .cuda.warps import warp_max, warp_sum
 from .penalty import rho_slopes
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
@@ -126,22 +127,6 @@ def cross_entropy(
 # ---------------------------------------------------------------- share of wrong pixels
 
 
-@device_function
-def _warp_sum(value: Any) -> Any:
-    """The sum over the lanes of a warp, in all of them."""
-    for distance in (16, 8, 4, 2, 1):
-        value += cuda.shfl_xor_sync(_ALL_LANES, value, distance)
-    return value
-
-
-@device_function
-def _warp_max(value: Any) -> Any:
-    """The largest value of a warp, in all its lanes."""
-    for distance in (16, 8, 4, 2, 1):
-        value = max(value, cuda.shfl_xor_sync(_ALL_LANES, value, distance))
-    return value
-
-
 @kernel_family(("float32",), ("float64",))
 def _softmax_kernel(dtype: str) -> Kernel:
     """result = -softmax(factor * volume); a warp for every pixel."""
@@ -161,13 +146,13 @@ def _softmax_kernel(dtype: str) -> Kernel:
         top = number(-infinity)
         for k in range(lane, label_count, _LANES):
             top = max(top, factor * volume[at + uint64(k)])
-        top = _warp_max(top)
+        top = warp_max(top)
         sum_of_lane = number(0)
         for k in range(lane, label_count, _LANES):
             value = math.exp(factor * volume[at + uint64(k)] - top)
             sum_of_lane += value
             result[at + uint64(k)] = value
-        scale = number(-1) / _warp_sum(sum_of_lane)
+        scale = number(-1) / warp_sum(sum_of_lane)
         for k in range(lane, label_count, _LANES):
             result[at + uint64(k)] *= scale
 
@@ -220,7 +205,7 @@ def _error_rate_kernel(dtype: str) -> Kernel:
                 for k in range(lane, label_count, _LANES):
                     if abs(number(k) - truth) <= tolerance:
                         right -= float64(f[at + uint64(k)])
-                right = _warp_sum(right)
+                right = warp_sum(right)
             if lane == i:
                 my_right = right
         my_right = max(my_right, SMALLEST_PROBABILITY)

@@ -18,7 +18,8 @@ from numba import int32, uint32
 
 from .constants import SMALLEST_SUM
 from .cuda import cudalib
-from .cuda.cudalib import Kernel, blocks_for, device_function, kernel, kernel_family, launch
+from .cuda.cudalib import Kernel, blocks_for, kernel, kernel_family, launch
+from .cuda.warps import warp_max, warp_sum
 from .label_positions import label_positions
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
@@ -32,22 +33,6 @@ _AHEAD = 4  # left pixels whose costs are read before the first of them is added
 _PIXEL_WARPS = 8  # of a block with a warp for every left pixel
 
 _FURTHEST = log(SMALLEST_SUM)
-
-
-@device_function
-def _warp_sum(value: Any) -> Any:
-    """The sum over the lanes of a warp, in all of them."""
-    for distance in (16, 8, 4, 2, 1):
-        value += cuda.shfl_xor_sync(_ALL_LANES, value, distance)
-    return value
-
-
-@device_function
-def _warp_max(value: Any) -> Any:
-    """The largest value of a warp, in all its lanes."""
-    for distance in (16, 8, 4, 2, 1):
-        value = max(value, cuda.shfl_xor_sync(_ALL_LANES, value, distance))
-    return value
 
 
 # ---------------------------------------------------------------- sums over a right pixel's matches
@@ -188,7 +173,7 @@ def _largest_kernel(dtype: str) -> Kernel:
         found = real(-inf)
         for x in range(lane, width, _WARP):
             found = max(found, log_sums[uint32(row * width + x)])
-        found = _warp_max(found)
+        found = warp_max(found)
         if lane == 0:
             largest[row] = found
 
@@ -287,7 +272,7 @@ def _gradient_kernel(dtype: str) -> Kernel:
                 g *= real(0.5)
             total += g
             k = uint32(k + _WARP)
-        total = _warp_sum(total)
+        total = warp_sum(total)
         log_sum = log_sums[uint32(pixel)]
         k = lane
         while k < label_count:

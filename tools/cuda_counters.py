@@ -66,6 +66,10 @@ def training_launches() -> Launches:
         truth = b.complete_truth(nearest, valid, worst)
         b.energy(volume, wx, wy, 1.0, 5.0, truth)
         b.dual_mm(*one_row, 1.0, 5.0, 1)  # whose columns are chains of one node
+        dscores = b.error_rate(
+            b.negated_softmax(minorant, -20.0), position, valid, count, 1.0, 1.0
+        )[1]
+        b.dual_mm_backward(volume, wx, wy, 1.0, 5.0, 1, dscores)
         gradients = b.hinge_gradients(volume, wx, wy, 1.0, 5.0, truth, worst, valid, count)
         b.task_loss(worst, nearest, valid, 3.0)
         b.count_bad_labels(worst, position, valid, 1.0)

@@ -35,7 +35,10 @@ LEAST_ACTIVE_LANES = 0.85
 MOST_OF_PAPER = 0.5
 
 # Files whose kernels take nearly all the time.
-HOT = ("convolve", "kernel_gradient", "correlation", "correlation_gradient", "mutual", "chains")
+HOT = (
+    "convolve", "kernel_gradient", "correlation", "correlation_gradient", "mutual", "chains",
+    "chain_gradients",
+)  # fmt: skip
 
 
 def resource_table(found: dict[cudalib.Kernel, list[Resources | str]]) -> str:
@@ -112,9 +115,9 @@ accesses, races and divergent barriers.
 ## Resources and theoretical occupancy
 
 Registers per thread and, in brackets, how many of the threads that an SM can hold can be resident.
-`variant` names what a kernel was built for: for Dual_MM the labels per lane (1 means up to 32
-labels, 4 up to 128, 8 up to 256); for the sums of both views' softmax whether it is the backward
-pass, and how many labels match the same right pixel.
+`variant` names what a kernel was built for: for Dual_MM and its gradient the labels per lane (1
+means up to 32 labels, 4 up to 128, 8 up to 256); for the sums of both views' softmax whether it is
+the backward pass, and how many labels match the same right pixel.
 
 {resources}
 

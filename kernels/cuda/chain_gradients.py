@@ -22,6 +22,7 @@ from ..bisection import REPLY, SPLIT, bisection
 from . import cudalib
 from .chains import TYPICAL, row_functions
 from .cudalib import Kernel, device_function, kernel, kernel_family, launch
+from .warps import warp_sum
 
 __all__ = ["chain_gradients", "chain_gradients_scratch"]
 
@@ -30,14 +31,6 @@ cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a ker
 _LANES = 32  # also the threads of a block: the few chains shall spread over all multiprocessors
 _ALL_LANES = 0xFFFFFFFF
 _MOST_SCRATCH = 512 << 20  # bytes, unless a single chain needs more
-
-
-@device_function
-def _warp_sum(value: Any) -> Any:
-    """The sum over the lanes, in all of them."""
-    for distance in (16, 8, 4, 2, 1):
-        value += cuda.shfl_xor_sync(_ALL_LANES, value, distance)
-    return value
 
 
 @kernel_family(*TYPICAL)
@@ -108,7 +101,7 @@ def _backward_kernel(per_lane: int, dtype: str) -> Kernel:
             rotated = cuda.shfl_sync(_ALL_LANES, dmessage[j], (lane + 31) & 31)
             drow[j] += carried if lane == 0 else rotated
             carried = rotated
-        djump = _warp_sum(djump)
+        djump = warp_sum(djump)
         best = first_of(row, low, lane)
         for j in range(per_lane):
             if lane + _LANES * j == best:
@@ -245,7 +238,7 @@ def _backward_kernel(per_lane: int, dtype: str) -> Kernel:
                 )
                 store(dsource, drows, at_source, True)
                 held = source_row
-                dstep = _warp_sum(dstep)
+                dstep = warp_sum(dstep)
                 if lane == 0:
                     dsteps[uint32(pixel)] += dstep
                     djumps[uint32(pixel)] += djump

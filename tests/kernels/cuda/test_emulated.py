@@ -17,12 +17,20 @@ from support.networks import network, pairwise_network
 
 from hybridstereo import kernels
 from hybridstereo.datasets import StereoPair
-from hybridstereo.kernels.cuda import cudalib
+from hybridstereo.kernels.bisection import bisection
+from hybridstereo.kernels.cuda import chain_gradients, cudalib
 from hybridstereo.labels import LabelRange
 from hybridstereo.model import ModelConfig, StereoModel, on_device, on_host
 from hybridstereo.stereo import Stereo
 from hybridstereo.training.optim import OPTIMISERS, OptimiserOptions, clip_gradients
-from hybridstereo.training.steps import HingeOptions, parameters_of, structured_step, unary_step
+from hybridstereo.training.steps import (
+    HingeOptions,
+    MinorantOptions,
+    minorant_step,
+    parameters_of,
+    structured_step,
+    unary_step,
+)
 
 pytestmark = [
     pytest.mark.emulator,
@@ -98,6 +106,60 @@ def test_same_bits_in_any_order_of_blocks(rng):
     assert results[0] == results[1]
 
 
+def assert_same_gradients(found, expected, **tolerances):
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(cudalib.to_host(ours), theirs, **tolerances)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 3, 260)])
+def test_dual_mm_backward_of_awkward_shapes(any_order, rng, shape):
+    """In double precision, for a rounded tie may go either way."""
+    problem = [x.astype(float) for x in crf(rng, *shape)]
+    dminorant = rng.standard_normal(shape)
+    found = cuda.dual_mm_backward(*problem, P1, P2, 2, dminorant)
+    expected = cpu.dual_mm_backward(*problem, P1, P2, 2, dminorant)
+    assert_same_gradients(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("labels", [1, 5, 32, 70])
+def test_dual_mm_backward_breaks_ties_as_the_cpu(device, rng, labels):
+    """Whole numbers, halves and so on, which neither device rounds: everything is tied."""
+    f = rng.integers(-2, 3, (4, 8, labels)).astype(np.float32)
+    wx, wy = rng.integers(0, 3, (2, 4, 8)).astype(np.float32)
+    dminorant = rng.integers(-3, 4, f.shape).astype(np.float32)
+    for penalties in ((1, 2), (1, 1), (0, 1), (0, 0)):
+        found = cuda.dual_mm_backward(f, wx, wy, *penalties, 1, dminorant)
+        expected = cpu.dual_mm_backward(f, wx, wy, *penalties, 1, dminorant)
+        assert_same_gradients(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("nodes", range(2, 20))
+def test_gradients_of_chains_of_every_length(device, rng, nodes):
+    problem = [x.astype(float) for x in crf(rng, 1, nodes, 3)]
+    dminorant = rng.standard_normal((1, nodes, 3))
+    found = cuda.dual_mm_backward(*problem, P1, P2, 1, dminorant)
+    expected = cpu.dual_mm_backward(*problem, P1, P2, 1, dminorant)
+    assert_same_gradients(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_chains_take_turns_in_little_memory(any_order, rng, monkeypatch):
+    """Some at a time, the last time fewer, or one that needs more than it should."""
+    problem = crf(rng, 5, 7, 33)
+    dminorant = rng.standard_normal((5, 7, 33)).astype(np.float32)
+    expected = host(*cuda.dual_mm_backward(*problem, P1, P2, 1, dminorant)[:3])
+    at_once = len(any_order.launches)
+    size = 2 * bisection(7).rows * 64 * 4
+    for bound in (2 * size, 1):
+        monkeypatch.setattr(chain_gradients, "_MOST_SCRATCH", bound)
+        scratch = chain_gradients.chain_gradients_scratch(5, 7, 33)
+        assert scratch == max(bound, size)
+        before = len(any_order.launches)
+        found = host(*cuda.dual_mm_backward(*problem, P1, P2, 1, dminorant)[:3])
+        assert len(any_order.launches) - before > at_once
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("soft", [False, True])
 def test_losses_of_awkward_shapes(any_order, rng, shape, soft):
@@ -113,6 +175,8 @@ def test_losses_of_awkward_shapes(any_order, rng, shape, soft):
     count = max(int(valid.sum()), 1)
     for name, arguments in {
         "cross_entropy": (f, position, nearest, valid, count, soft),
+        "negated_softmax": (f, -3.0),
+        "error_rate": (f, position, valid, count, 1.5, 0.5 if soft else 1.0),
         "augment_costs": (f, nearest, valid, 0.3, 2.5),
         "task_loss": (worst, nearest, valid, 2.5),
         "count_bad_labels": (worst, position, valid, 1.0),
@@ -249,9 +313,9 @@ def run_steps(model, backend, pair, step, kind, steps=2):
 
 
 @pytest.mark.parametrize("kind", OPTIMISERS)
-@pytest.mark.parametrize("stage", ["unary", "joint", "full"])
+@pytest.mark.parametrize("stage", ["unary", "joint", "full", "full, minorant"])
 def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage, kind):
-    model = stereo_model(rng, "cnn" if stage == "full" else "contrast")
+    model = stereo_model(rng, "cnn" if stage.startswith("full") else "contrast")
     pair = stereo_pair(rng)
     labels = LabelRange(0.0, 6)
     options = HingeOptions(iterations=2)
@@ -259,6 +323,8 @@ def test_training_equals_the_cpu_and_only_numbers_come_down(device, rng, stage, 
     def step(model, backend, pair):
         if stage == "unary":
             return unary_step(model, backend, pair, labels, True)
+        if stage.endswith("minorant"):
+            return minorant_step(model, backend, pair, labels, MinorantOptions(iterations=2))
         return structured_step(model, backend, pair, labels, options)
 
     # In this order: on the CPU the model itself is trained, in place.
