@@ -78,6 +78,31 @@ def negated_softmax(volume: np.ndarray, factor: float) -> np.ndarray:
     return result
 
 
+def _error_rate_rows(
+    first: int,
+    last: int,
+    f: np.ndarray,
+    position: np.ndarray,
+    valid: np.ndarray,
+    valid_count: int,
+    tolerance: float,
+    exponent: float,
+    ds: np.ndarray,
+    losses: np.ndarray,
+) -> None:
+    """The gradient ds (H, W, K) of rows of pixels, and the sum of ``1 - P^q`` of each (H,)."""
+    labels = np.arange(f.shape[2], dtype=f.dtype)
+    for y in range(first, last):
+        columns = np.flatnonzero(valid[y])
+        p = -f[y, columns]
+        near = np.abs(labels - position[y, columns, None].astype(f.dtype)) <= tolerance
+        right = np.maximum((p * near).sum(axis=1, dtype=np.float64), SMALLEST_PROBABILITY)
+        losses[y] = (1.0 - right**exponent).sum()
+        slope = (right ** (exponent - 1) / valid_count).astype(f.dtype)
+        ds[y] = 0
+        ds[y, columns] = slope[:, None] * p * (right[:, None].astype(f.dtype) - near)
+
+
 def error_rate(
     f: np.ndarray,
     position: np.ndarray,
@@ -107,16 +132,11 @@ def error_rate(
     loss, ds
         ``ds`` (H, W, K) is zero at invalid pixels.
     """
-    rows, columns = np.nonzero(valid)
-    ds = np.zeros_like(f)
-    p = -f[rows, columns]
-    labels = np.arange(f.shape[2], dtype=f.dtype)
-    near = np.abs(labels - position[rows, columns, None].astype(f.dtype)) <= tolerance
-    right = np.maximum((p * near).sum(axis=1, dtype=np.float64), SMALLEST_PROBABILITY)
-    slope = (right ** (exponent - 1) / valid_count).astype(f.dtype)
-    ds[rows, columns] = slope[:, None] * p * (right[:, None].astype(f.dtype) - near)
-    loss = float((1.0 - right**exponent).sum()) / exponent
-    return loss / valid_count, ds
+    ds = buffers.empty(f.shape, f.dtype)
+    losses = np.zeros(len(f))
+    terms = f, position, valid, valid_count, tolerance, exponent
+    run_rows(_error_rate_rows, len(f), *terms, ds, losses)
+    return float(losses.sum()) / exponent / valid_count, ds
 
 
 def augment_costs(
