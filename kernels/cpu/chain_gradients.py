@@ -112,21 +112,21 @@ def _message_back(
     for k in range(label_count):
         before, here, after, g = source[k - 1], source[k], source[k + 1], dmessage[k]
         beside = p1 + min(before, after)
-        stays = here <= beside and here <= jump
-        steps = not stays and beside <= jump
-        down = steps and before <= after
-        dsource[k] += g if stays else zero
-        below[k] = g if down else zero
-        above[k] = g if steps and not down else zero
-        dbeside += g if steps else zero
-        djump += g if not stays and not steps else zero
+        stays = g if here <= min(beside, jump) else zero
+        jumps = g - stays if beside > jump else zero
+        steps = g - stays - jumps
+        down = steps if before <= after else zero
+        dsource[k] += stays
+        below[k] = down
+        above[k] = steps - down
+        dbeside += steps
+        djump += jumps
     for k in range(label_count):
         dsource[k] += below[k + 1] + above[k - 1]
-    if djump != zero:
-        best = 0
-        while source[best] > low and best < label_count - 1:
-            best += 1
-        dsource[best] += djump
+    best = label_count - 1
+    for k in range(label_count):
+        best = min(best, k if source[k] <= low else label_count - 1)
+    dsource[best] += djump
     return dbeside, djump
 
 
