@@ -22,7 +22,7 @@ from .jit import compiled, part
 from .pointers import advance, pointer_to, restrict_arguments
 from .workers import run_tiles
 
-__all__ = ["chain_gradients"]
+__all__ = ["chain_gradients", "scratch_bytes"]
 
 # Before and after the labels of a row: +inf, so that no message comes from there.
 _MARGIN = 16
@@ -212,6 +212,11 @@ def _backward_chain(
         djumps[pixel] += djump
     for node in range(nodes):
         dcosts[first + node * node_step] = drows[node, _MARGIN:]
+
+
+def scratch_bytes(nodes: int, label_count: int) -> int:
+    """Bytes of the rows and their gradients that every thread needs, in single precision."""
+    return 2 * 4 * bisection(nodes).rows * (label_count + _MARGIN)
 
 
 def chain_gradients(
