@@ -226,14 +226,14 @@ def chain_scratch(nodes: int, label_count: int, fixed_point: bool = False) -> in
 def gradient_scratch(height: int, width: int, label_count: int, on_device: bool) -> int:
     """Bytes that `dual_mm_backward` needs beside its volumes, for all threads or on a GPU."""
     if on_device:
-        from .cuda.chain_gradients import scratch_bytes
+        from .cuda.chain_gradients import kept_rows_bytes
 
         return max(
-            scratch_bytes(height, width, label_count), scratch_bytes(width, height, label_count)
+            kept_rows_bytes(height, width, label_count), kept_rows_bytes(width, height, label_count)
         )
     from .cpu import chain_gradients
 
-    return max_threads() * chain_gradients.scratch_bytes(max(height, width), label_count)
+    return max_threads() * chain_gradients.kept_rows_bytes(max(height, width), label_count)
 
 
 def fixed_point_problem(
