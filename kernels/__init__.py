@@ -26,6 +26,7 @@ __all__ = [
     "explain_choice",
     "fixed_point_problem",
     "gpu_count",
+    "gradient_scratch",
     "is_device",
     "max_threads",
     "network_passes",
@@ -220,6 +221,19 @@ def chain_scratch(nodes: int, label_count: int, fixed_point: bool = False) -> in
     from .cpu.chains import scratch_bytes
 
     return scratch_bytes(nodes, label_count, "int16" if fixed_point else "float32")
+
+
+def gradient_scratch(height: int, width: int, label_count: int, on_device: bool) -> int:
+    """Bytes that `dual_mm_backward` needs beside its volumes, for all threads or on a GPU."""
+    if on_device:
+        from .cuda.chain_gradients import kept_rows_bytes
+
+        return max(
+            kept_rows_bytes(height, width, label_count), kept_rows_bytes(width, height, label_count)
+        )
+    from .cpu import chain_gradients
+
+    return max_threads() * chain_gradients.kept_rows_bytes(max(height, width), label_count)
 
 
 def fixed_point_problem(

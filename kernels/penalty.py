@@ -1,7 +1,8 @@
 """rho, the penalty of a jump between neighbouring labels (docs/model.md 5c), for both engines.
 
 Another penalty is written here, in the messages of Dual_MM (`_msg` in ``cpu/messages.py``,
-`message` in ``cuda/chains.py``) and in ``tests/naive.py``.
+`message` in ``cuda/chains.py``), in their gradients (``cpu/chain_gradients.py``, which has messages
+of its own, and ``cuda/chain_gradients.py``) and in ``tests/naive.py``.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ import sys
 from pathlib import Path
 
 import memory_check
+import numpy as np
 import pytest
 
 from hybridstereo import memory, system
 from hybridstereo.errors import OutOfMemoryError
+from hybridstereo.kernels import gradient_scratch, select
 from hybridstereo.model import with_config
 from hybridstereo.models.census import census_model
 from hybridstereo.models.zoo import load_model
@@ -103,3 +105,33 @@ def test_costs_from_elsewhere_leave_room_for_the_crf(monkeypatch):
     assert memory.volume_memory() == 500
     monkeypatch.setattr(memory, "available_memory", lambda: None)
     assert memory.volume_memory() is None
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+@pytest.mark.parametrize("pyramid", [{}, {"half_weight": 0.25}])
+def test_training_through_the_minorant_keeps_two_volumes_of_every_iteration(on_device, pyramid):
+    model = with_config(load_model("general-fast"), **pyramid)
+    height, width, labels = 100, 200, 256
+    volume = 4 * height * width * labels
+    plain = memory.training_memory(model, height, width, labels)
+    needs = [
+        memory.training_memory(model, height, width, labels, iterations, on_device)
+        for iterations in (1, 2, 5)
+    ]
+    assert np.diff(needs).tolist() == [2 * volume, 6 * volume]
+    assert needs[0] > plain
+
+
+def test_scratch_of_a_gpu_is_bounded():
+    for size in ((200, 400), (1000, 1500)):
+        assert gradient_scratch(*size, 256, on_device=True) <= 512 << 20
+    assert gradient_scratch(4, 5, 6, on_device=True) < 1 << 20
+
+
+def test_training_through_the_minorant_is_refused_where_the_hinge_fits(monkeypatch):
+    model, size = load_model("general-fast"), (100, 200, 256)
+    limit_memory(monkeypatch, memory.training_memory(model, *size))
+    cpu = select("cpu")
+    memory.require_training_memory(model, *size, cpu)
+    with pytest.raises(OutOfMemoryError, match="A training step on 200x100 pixels"):
+        memory.require_training_memory(model, *size, cpu, minorant_iterations=1)

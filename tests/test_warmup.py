@@ -34,6 +34,7 @@ diskcache.KernelCache.load_overload = listening
 
 compile_steps({steps})
 done = len(asked)
+# What follows is replaced for training.
 left = np.random.default_rng(0).random((24, 40, 3), np.float32)
 for model in ("general-fast", "census"):
     stereo = hs.Stereo(model, device="cpu")
@@ -43,10 +44,30 @@ print(done, *asked[done:])
 """
 
 
-def needed_beyond(steps) -> list[str]:
+TRAINING = """
+import numpy as np
+from hybridstereo import kernels
+from hybridstereo.datasets import StereoPair
+from hybridstereo.labels import LabelRange
+from hybridstereo.model import with_config
+from hybridstereo.models.zoo import load_model
+from hybridstereo.training.steps import *
+
+cpu = kernels.select("cpu")
+model = with_config(load_model("general-fast"), half_weight=0.5)
+left = np.random.default_rng(0).random((24, 40, 3), np.float32)
+truth = np.full((24, 40), 2, np.float32)
+pair = StereoPair(left, np.roll(left, -2, 1), truth, truth > 0)
+for step, options in ((unary_step, True), (structured_step, HingeOptions(iterations=2)),
+                      (minorant_step, MinorantOptions(iterations=2))):
+    step(model, cpu, pair, LabelRange(0, 16), options)
+"""
+
+
+def needed_beyond(steps, program=FRESH) -> list[str]:
     """Kernels that matching needs beside those of some steps, in a process that has none."""
     done = subprocess.run(
-        [sys.executable, "-c", FRESH.format(steps=steps)],
+        [sys.executable, "-c", program.format(steps=steps)],
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
     return done.stdout.split()[1:]
@@ -54,6 +75,11 @@ def needed_beyond(steps) -> list[str]:
 
 def test_the_steps_have_every_kernel_of_inference():
     assert needed_beyond([name for name in STEPS if name != "training"]) == []
+
+
+def test_the_steps_have_every_kernel_of_training():
+    program = FRESH.split("#")[0] + TRAINING + "print(done, *asked[done:])"
+    assert needed_beyond(list(STEPS), program) == []
 
 
 def test_a_warm_start_needs_no_more(rng):

@@ -22,7 +22,7 @@ from .jit import compiled, part
 from .pointers import advance, pointer_to, restrict_arguments
 from .workers import run_tiles
 
-__all__ = ["chain_gradients"]
+__all__ = ["chain_gradients", "kept_rows_bytes"]
 
 # Before and after the labels of a row: +inf, so that no message comes from there.
 _MARGIN = 16
@@ -33,9 +33,20 @@ _inner = part(fastmath={"nnan", "nsz", "reassoc"})
 @_inner
 def _lowest(row: Any, label_count: int) -> Any:
     low = row[0]
-    for k in range(1, label_count):
+    for k in range(label_count):  # from 0 on: whole vectors
         low = min(low, row[k])
     return low
+
+
+@_inner
+def _first_of(row: Any, low: Any, label_count: int) -> Any:
+    """The first label that costs no more; without branches, which a search would mispredict."""
+    last = np.int32(label_count - 1)
+    best = last
+    for k in range(label_count):
+        found = np.int32(k) if row[k] <= low else last
+        best = found if found < best else best
+    return best
 
 
 @_inner
@@ -123,10 +134,8 @@ def _message_back(
         djump += jumps
     for k in range(label_count):
         dsource[k] += below[k + 1] + above[k - 1]
-    best = label_count - 1
-    for k in range(label_count):
-        best = min(best, k if source[k] <= low else label_count - 1)
-    dsource[best] += djump
+    if djump != zero:
+        dsource[_first_of(source, low, label_count)] += djump
     return dbeside, djump
 
 
@@ -212,6 +221,11 @@ def _backward_chain(
         djumps[pixel] += djump
     for node in range(nodes):
         dcosts[first + node * node_step] = drows[node, _MARGIN:]
+
+
+def kept_rows_bytes(nodes: int, label_count: int) -> int:
+    """Bytes of the rows and their gradients that every thread needs, in single precision."""
+    return 2 * 4 * bisection(nodes).rows * (label_count + _MARGIN)
 
 
 def chain_gradients(

@@ -5,8 +5,8 @@ gives, keeps every row in global memory, and takes the operations in reverse.  A
 the lanes as in ``chains.py``.  Lanes touch only their own labels in memory and pass on what goes to
 neighbouring ones in registers, so nothing has to wait for anything.
 
-The rows of a chain are some five times those of its costs, and their gradients as many: only so
-many chains are processed at a time as `chain_gradients_scratch` allows.
+A chain has some nine times as many rows as nodes, and their gradients take as much again: only so
+many chains are processed at a time as `kept_rows_bytes` allows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .chains import TYPICAL, row_functions
 from .cudalib import Kernel, device_function, kernel, kernel_family, launch
 from .warps import warp_sum
 
-__all__ = ["chain_gradients", "chain_gradients_scratch"]
+__all__ = ["chain_gradients", "kept_rows_bytes"]
 
 cuda: Any = None  # numba.cuda, which cudalib puts here before it compiles a kernel
 
@@ -270,7 +270,7 @@ def _scratch_plan(chains: int, nodes: int, label_count: int, itemsize: int) -> t
     return size, max(min(_MOST_SCRATCH // size, chains), 1)
 
 
-def chain_gradients_scratch(chains: int, nodes: int, label_count: int) -> int:
+def kept_rows_bytes(chains: int, nodes: int, label_count: int) -> int:
     """Bytes that `chain_gradients` needs beside its arguments, in single precision."""
     size, together = _scratch_plan(chains, nodes, label_count, 4)
     return together * size

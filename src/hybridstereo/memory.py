@@ -12,6 +12,7 @@ from .features import ConvLayer
 from .kernels import (
     Backend,
     chain_scratch,
+    gradient_scratch,
     max_threads,
     network_passes,
     network_scratch,
@@ -335,12 +336,26 @@ def volume_memory() -> int | None:
     return None if free is None else free // 2
 
 
-def training_memory(model: StereoModel, height: int, width: int, label_count: int) -> int:
+def training_memory(
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    minorant_iterations: int = 0,
+    on_device: bool = False,
+) -> int:
     """Bytes that a training step of all parts needs at its peak, on the CPU or a GPU.
 
     All activations of both images are kept for the backward pass.  Three volumes come on top: the
     costs, the augmented costs and the solver's, or later the costs, their gradient and that of the
     scores, together with the gradients of the features.
+
+    Parameters
+    ----------
+    minorant_iterations
+        Of Dual_MM, if the gradient goes through it, else 0: then the costs at the beginning of
+        every sweep are kept, two in an iteration, beside the gradients of what a sweep begins and
+        ends with and the one that is added up.
     """
     pixels = height * width
     features = pixels * model.unary[-1].weight.shape[0]
@@ -353,15 +368,30 @@ def training_memory(model: StereoModel, height: int, width: int, label_count: in
     levels = len(model.config.pyramid)
     sizes = sum(0.25**level for level in range(levels + 1))
     volumes = 4 if levels else 3
-    return int(_FLOAT * (2 * sizes * unary + pairwise + volumes * volume + 2 * features))
+    most = _FLOAT * (volumes * volume + 2 * features)
+    if minorant_iterations:
+        scratch = gradient_scratch(height, width, label_count, on_device)
+        swept = _FLOAT * (volumes + 2 * minorant_iterations) * volume
+        most = max(most, swept + scratch)
+    return int(_FLOAT * (2 * sizes * unary + pairwise) + most)
 
 
 def require_training_memory(
-    model: StereoModel, height: int, width: int, label_count: int, backend: Backend, pairs: int = 1
+    model: StereoModel,
+    height: int,
+    width: int,
+    label_count: int,
+    backend: Backend,
+    pairs: int = 1,
+    minorant_iterations: int = 0,
 ) -> None:
-    """Refuse a training step on ``pairs`` pairs at once that cannot fit, before it starts."""
+    """Refuse a training step on ``pairs`` pairs at once that cannot fit, before it starts.
+
+    ``minorant_iterations`` as for `training_memory`.
+    """
     free, on_device = _free_memory(backend)
-    needed = pairs * training_memory(model, height, width, label_count)
+    size = height, width, label_count
+    needed = pairs * training_memory(model, *size, minorant_iterations, on_device)
     if free is not None and needed > free:
         times = f"{pairs} times " if pairs > 1 else ""
         raise OutOfMemoryError(

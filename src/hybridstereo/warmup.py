@@ -105,6 +105,8 @@ def _backward(on: Backend) -> None:
     on.cross_entropy(volume, weights, truth, valid, count, True)
     on.augment_costs(volume, truth, valid, 1.0, 1.0)
     on.hinge_gradients(volume, weights, weights, _P1, _P2, truth, truth, valid, count)
+    on.error_rate(on.negated_softmax(volume, -1.0), weights, valid, count, 1.0, 1.0)
+    on.dual_mm_backward(volume, weights, weights, _P1, _P2, 1, volume)
 
 
 STEPS: dict[str, Callable[[Backend], None]] = {

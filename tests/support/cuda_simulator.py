@@ -1,10 +1,11 @@
-"""What Numba's CUDA simulator lacks: warp shuffles, and threads that wait without being polled."""
+"""What Numba's CUDA simulator lacks: shuffles, barriers without polling, several files."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,33 @@ def _shared_array(self: Any, shape: Any, dtype: Any, alignment: int | None = Non
         return self._allocations[place]
 
 
+@contextmanager
+def _swapped_in_all_files(function: Callable[..., Any], fake: Any) -> Iterator[None]:
+    """While a kernel runs, ``cuda`` is the simulator's in all files that its functions may be from.
+
+    Numba's own does that whenever a function of another file is called, and threads that leave
+    theirs take the name away from those that are still inside.
+    """
+    from numba import cuda
+
+    scopes = []
+    if function.__globals__.get("cuda") is cuda:  # else a kernel is calling a device function
+        files = [vars(x) for name, x in sys.modules.items() if "hybridstereo.kernels" in name]
+        scopes = [x for x in (function.__globals__, *files) if x.get("cuda") is cuda]
+    for scope in scopes:
+        scope["cuda"] = fake
+    try:
+        yield
+    finally:
+        for scope in scopes:
+            scope["cuda"] = cuda
+
+
 def extend_simulator() -> None:
-    """Add warp operations to the simulator and replace its polling by barriers."""
+    """Add warp operations to the simulator and replace its polling by barriers.
+
+    Functions of several files can work together in a kernel, too.
+    """
     from numba.cuda.simulator import kernel
     from numba.cuda.simulator.kernelapi import FakeCUDAModule, FakeCUDAShared
 
@@ -121,6 +147,7 @@ def extend_simulator() -> None:
                 raise failures[0][0].with_traceback(failures[0][1])
 
     kernel.BlockManager = Manager
+    kernel.swapped_cuda_module = _swapped_in_all_files
     operations = {
         "shfl_sync": lambda self, mask, value, lane: _exchange(value, lambda own: lane % _WARP),
         "shfl_xor_sync": lambda self, mask, value, bits: _exchange(value, lambda own: own ^ bits),

@@ -138,6 +138,17 @@ def test_a_step_that_cannot_fit_is_refused_before_it_starts(options, tmp_path, m
         train(replace(options, stage="unary"), tmp_path / "run")
 
 
+@pytest.mark.parametrize(("loss", "iterations"), [("hinge", {0}), ("minorant", {0, 2})])
+def test_memory_of_a_step_depends_on_its_loss(options, tmp_path, monkeypatch, loss, iterations):
+    """Stage unary needs no more with either."""
+    asked = []
+    monkeypatch.setattr(
+        stages, "require_training_memory", lambda *arguments: asked.append(arguments[-1])
+    )
+    train(replace(options, loss=loss, iterations=2, steps=1), tmp_path / "run")
+    assert set(asked) == iterations
+
+
 def test_deep_networks_learn_more_slowly_unless_told_otherwise(options):
     rates = {layers: options.optimiser("unary", layers).lr for layers in (3, 4, 5, 7)}
     assert rates == {3: 0.1, 4: 0.1, 5: 0.015, 7: 0.015}

@@ -330,12 +330,16 @@ def _step_function(
     """What computes the steps of a batch, each pair by itself."""
     backend = context.backend
     checked: set[tuple[int, int, int]] = set()
+    loss, through_minorant = context.crf_loss, 0
+    if stage != "unary" and isinstance(loss, MinorantOptions):
+        through_minorant = loss.iterations
 
     def check_memory(model: StereoModel, pair: StereoPair, label_range: LabelRange) -> None:
         # Only before the first step of this size: afterwards its memory is in use.
         height, width, _ = pair.left.shape
         if (size := (height, width, label_range.count)) not in checked:
-            require_training_memory(model, *size, backend, backend.calls_at_once(context.batch))
+            pairs = backend.calls_at_once(context.batch)
+            require_training_memory(model, *size, backend, pairs, through_minorant)
             checked.add(size)
 
     def steps(model: StereoModel, pairs: Sequence[StereoPair], score: bool) -> list[Step]:
@@ -347,7 +351,7 @@ def _step_function(
             pair, label_range = item
             if stage == "unary":
                 return unary_step(model, backend, pair, label_range, context.soft_target)
-            loss, full = context.crf_loss, stage == "full"
+            full = stage == "full"
             if isinstance(loss, MinorantOptions):
                 return minorant_step(model, backend, pair, label_range, loss, full)
             return structured_step(model, backend, pair, label_range, loss, score, full)

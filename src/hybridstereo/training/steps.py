@@ -271,6 +271,9 @@ def minorant_step(
     solution = solve(
         backend, forward.costs, forward.edges, penalties, options.iterations, with_rows=True
     )
+    disagreeing = backend.count_different(solution.row_label_map, solution.label_map)
+    figures = {"disagreement": disagreeing / pair.valid.size}
+    figures |= _training_error(backend, solution.label_map, target, label_range)
     loss, dminorant = minorant_error_rate(
         backend,
         solution.minorant,
@@ -279,6 +282,7 @@ def minorant_step(
         options.tolerance,
         options.exponent,
     )
+    del solution  # a volume less beside the many of the backward pass
     gradients = backend.dual_mm_backward(
         forward.costs,
         wx=forward.edges.wx,
@@ -288,9 +292,7 @@ def minorant_step(
         iterations=options.iterations,
         dminorant=dminorant,
     )
-    disagreeing = backend.count_different(solution.row_label_map, solution.label_map)
-    figures = {"disagreement": disagreeing / pair.valid.size}
-    figures |= _training_error(backend, solution.label_map, target, label_range)
+    del dminorant
     return Step("error_rate", loss, forward.backward(gradients), figures)
 
 

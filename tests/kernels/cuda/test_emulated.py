@@ -151,7 +151,7 @@ def test_chains_take_turns_in_little_memory(any_order, rng, monkeypatch):
     size = 2 * bisection(7).rows * 64 * 4
     for bound in (2 * size, 1):
         monkeypatch.setattr(chain_gradients, "_MOST_SCRATCH", bound)
-        scratch = chain_gradients.chain_gradients_scratch(5, 7, 33)
+        scratch = chain_gradients.kept_rows_bytes(5, 7, 33)
         assert scratch == max(bound, size)
         before = len(any_order.launches)
         found = host(*cuda.dual_mm_backward(*problem, P1, P2, 1, dminorant)[:3])
