@@ -78,7 +78,7 @@ def test_different_lengths_are_said(tmp_path, views):
     right = write_images(tmp_path / "right", views[1][:2])
     source = open_pair(left, right)
     assert len(frames_of(source)) == 2
-    assert source.notes == [f"{right} ended after 2 frames, {left} is longer: its rest is not used"]
+    assert source.notes == [f"{right} ended after frame 2, {left} is longer: its rest is not used"]
     assert not source.damaged
 
 

@@ -40,7 +40,7 @@ def build(folder: Path) -> None:
     write_image(folder / "mask.png", np.full((*frames[0].disparity.shape, 3), 255, np.uint8))
     (folder / "DIR").mkdir()
     write_disparity(folder / "DIR" / "scene.pfm", frames[0].disparity)
-    (folder / "pairs.csv").write_text("left.png,right.png,truth.pfm\n")
+    (folder / "pairs.csv").write_text("left,right,disparity\nleft.png,right.png,truth.pfm\n")
     (folder / "calib.txt").write_text(
         f"cam0=[60 0 31.5; 0 60 23.5; 0 0 1]\ncam1=[60 0 31.5; 0 60 23.5; 0 0 1]\ndoffs=0\n"
         f"baseline=100\nwidth=64\nheight=48\nndisp={DISPARITIES}\n"

@@ -310,7 +310,7 @@ class FramePairs:
         if len(ended) == 2 and ended[0] != ended[1] and not self.damaged:
             short, long = (0, 1) if ended[0] else (1, 0)
             self.notes.append(
-                f"{self.sources[short].name} ended after {self._read} frames,"
+                f"{self.sources[short].name} ended after frame {self._read},"
                 f" {self.sources[long].name} is longer: its rest is not used"
             )
         if self._read == 0:
