@@ -315,7 +315,13 @@ class FramePairs:
             )
         if self._read == 0:
             names = " and ".join(x.name for x in self.sources)
-            raise InputError(f"{names} have no frame that can be read")
+            raise InputError(
+                f"No frame can be read from {names}",
+                "A video behind a URL has to begin with its index, as"
+                " 'ffmpeg -i in.mp4 -c copy -movflags +faststart out.mp4' writes it; or download it"
+                if any("://" in x.name for x in self.sources)
+                else "Check that it can be played",
+            )
 
 
 def open_pair(
