@@ -113,7 +113,7 @@ def test_cameras_that_are_not_rectified(tmp_path, pair):
     exchanged = {**matrices, "P1": matrices["P2"], "P2": matrices["P1"]}
     exchanged |= {"R1": matrices["R2"], "R2": matrices["R1"]}
     del exchanged["R"], exchanged["T"]
-    with pytest.raises(InputError, match="not those of cameras side by side"):
+    with pytest.raises(InputError, match="stands left of the other one"):
         read_rig(write_opencv(tmp_path / "e.yml", exchanged))
 
 
@@ -126,8 +126,12 @@ def test_sources(tmp_path):
     (tmp_path / "calib.txt").write_text(MIDDLEBURY)
     source = RigSource(("{x}/calib.txt",)).renamed(lambda name: name.replace("{x}", str(tmp_path)))
     assert source.read() == read_rig(tmp_path / "calib.txt")
-    assert source.stated_range() == (0, 63)
+    width, height = source.read().size
+    assert source.stated_range(width, height) == (0, 63)
+    assert source.stated_range(width // 2, height // 2) == (0, 32)  # as the images are reduced
+    with pytest.raises(InputError, match="the calibration is for"):
+        source.stated_range(width, height // 2)
     rig = StereoRig(100.0, 1.0)
     assert RigSource(rig=rig).read() is rig
-    assert RigSource(rig=rig).stated_range() is None
+    assert RigSource(rig=rig).stated_range(width, height) is None
     np.testing.assert_equal(RigSource(rig=rig).renamed(str).rig, rig)

@@ -76,7 +76,10 @@ command's table in the file, which beats the keys at its top. The file is that o
 `hstereo --config FILE COMMAND`, or the one that `HSTEREO_CONFIG` names (none, if it is empty), or
 `~/.config/hybridstereo/config.toml` (`~/Library/Application Support/hybridstereo` on macOS,
 `%APPDATA%\\hybridstereo` on Windows). [`hstereo config`](#hstereo-config) shows what is in force. A
-key that is no option is an error, and so is a value that its option does not take.
+key that is no option is an error, and so is a value that its option does not take; of variables
+that are no option, `hstereo config` says so. A switch without a `--no-` form, such as
+`--fill`, is set by `fill = true` or `HSTEREO_FILL=1`, and what the file sets, `HSTEREO_FILL=0`
+takes back.
 
 **JSON.** What `--json` prints is described by a JSON Schema in the package,
 `src/hybridstereo/cli/output.schema.json`, with one definition per command. In Python:

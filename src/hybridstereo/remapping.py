@@ -170,10 +170,14 @@ def _check_standing(cameras: CameraPair) -> None:
             "Turn images and calibration by 90 degrees, so that they stand side by side",
         )
     if cameras.translation[0] > 0:
-        raise InputError(
-            "The camera of the right image stands left of the other one",
-            "Exchange the images and the `cameras`",
-        )
+        raise _exchanged()
+
+
+def _exchanged() -> InputError:
+    return InputError(
+        "The camera of the right image stands left of the other one",
+        "Exchange the images, or the cameras: their files, or the two numbers of `cameras`",
+    )
 
 
 def _resized(cameras: CameraPair, size: Size) -> CameraPair:
@@ -268,7 +272,10 @@ def checked_offset(views: RectifiedViews) -> Floats:
             "Rectify the cameras as a pair, or take the projections out of the file",
         )
     offset = views.offset
-    if offset[0] >= 0 or np.abs(offset[1:]).max() > _MOST_SLANTED * -offset[0]:
+    slanted = np.abs(offset[1:]).max() > _MOST_SLANTED * abs(offset[0])
+    if offset[0] > 0 and not slanted:
+        raise _exchanged()
+    if offset[0] == 0 or slanted:
         raise InputError(
             "The projections that the calibration states are not those of cameras side by side",
             "Rectify the cameras as a pair, or take the projections out of the file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -84,16 +85,7 @@ class StereoRig:
         """
         rig = self
         if self.size is not None and self.size != (width, height):
-            old_width, old_height = self.size
-            factor = width / old_width
-            if abs(height - old_height * factor) > _ROUNDED:
-                raise InputError(
-                    f"The images have {width}x{height} pixels, but the calibration is for"
-                    f" {old_width}x{old_height}",
-                    "Use images as they were calibrated, or reduced by the same factor in both"
-                    " directions",
-                )
-            rig = self._resized(factor)
+            rig = self._resized(_enlarged(self.size, (width, height)))
         if rig.centre is None:
             return replace(rig, centre=((width - 1) / 2, (height - 1) / 2), size=(width, height))
         x, y = rig.centre
@@ -149,11 +141,19 @@ class RigSource:
             return self.rig
         return read_rig(self.calib, self.calib_right, self.cameras, self.unit)
 
-    def stated_range(self) -> tuple[int, int] | None:
-        """The first and the last disparity to search, if the files say so: only Middlebury's do."""
+    def stated_range(self, width: int, height: int) -> tuple[int, int] | None:
+        """The first and the last disparity to search, if the files say so: only Middlebury's do.
+
+        For images of a size; InputError if the calibration cannot be theirs.
+        """
         if not is_middlebury(self.calib):
             return None
-        return read_calibration(self.calib[0]).disparity_range
+        stated = read_calibration(self.calib[0])
+        found = stated.disparity_range
+        if found is None or stated.size is None:
+            return found
+        factor = _enlarged(stated.size, (width, height))
+        return math.floor(found[0] * factor), math.ceil(found[1] * factor)
 
 
 def read_rig(
@@ -198,6 +198,18 @@ def is_middlebury(paths: Sequence[str | Path]) -> bool:
     return len(paths) == 1 and bool(_MIDDLEBURY.search(read_file(paths[0], _MOST_BYTES)))
 
 
+def _enlarged(calibrated: Size, size: Size) -> float:
+    """By which factor images are larger than those that were calibrated."""
+    factor = size[0] / calibrated[0]
+    if abs(size[1] - calibrated[1] * factor) > _ROUNDED:
+        raise InputError(
+            f"The images have {size[0]}x{size[1]} pixels, but the calibration is for"
+            f" {calibrated[0]}x{calibrated[1]}",
+            "Use images as they were calibrated, or reduced by the same factor in both directions",
+        )
+    return factor
+
+
 def _of_calibration(stated: Calibration, name: str, millimetres: float | None) -> StereoRig:
     if stated.cam0 is None or stated.baseline is None:
         missing = "cam0" if stated.cam0 is None else "baseline"
@@ -208,9 +220,6 @@ def _of_calibration(stated: Calibration, name: str, millimetres: float | None) -
     doffs = stated.doffs
     if doffs is None:
         doffs = 0.0 if stated.cam1 is None else stated.cam1[0][2] - stated.cam0[0][2]
-    size = None
-    if stated.width is not None and stated.height is not None:
-        size = stated.width, stated.height
     return _stated_rig(
         name,
         stated.cam0[0][0],
@@ -218,7 +227,7 @@ def _of_calibration(stated: Calibration, name: str, millimetres: float | None) -
         doffs,
         (stated.cam0[0][2], stated.cam0[1][2]),
         stated.cam0[1][1],
-        size,
+        stated.size,
     )
 
 

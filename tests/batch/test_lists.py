@@ -49,6 +49,8 @@ def test_names_of_files_may_hold_any_bytes(tmp_path):
         ("a.png\n", "line 1: 'a.png' is not left,right,name"),
         ("a,b\na,,n\n", "line 2"),
         ("a,b,c,d\n", "line 1"),
+        ("a.png,b.png,truth.pfm\n", "the name 'truth.pfm' ends as a map does"),
+        ("a.png,b.png,truth.pfm,mask.png\n", "is not left,right,name"),
         ("a,b,../c\n", "'../c' is not a name for results"),
         ("a,b,/c\n", "'/c' is not a name for results"),
         ("a,b\0\n", "line 1 is not a line of a text file"),

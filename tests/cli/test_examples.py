@@ -27,25 +27,25 @@ RECIPES = ROOT / "docs" / "recipes.md"
 
 # Examples that are parsed only (tests/cli/test_docs.py), by what they contain, and why.
 NOT_RUN = {
-    "train ": "minutes; tests/training runs every stage",
-    "convert ": "the authors' parameters are not ours to ship; tests/models/test_convert.py",
+    "train synthetic": "looks at 250 scenes; tests/training runs every stage",
+    "train --resume": "goes on with a run; tests/training/test_run.py",
     "--device cuda": "needs a GPU",
     "stream 0 1": "needs cameras and a screen",
-    "cache --clear": "would clear the kernels of the tests",
-    "warmup": "compiles everything; tests/test_warmup.py",
-    "bench": "minutes; tests/bench, and tests/cli/test_schema.py for the JSON",
     "--submission": "complete data sets; tests/evaluation/test_submission.py",
-    "--volumes": "MC-CNN's volumes of KITTI; tests/evaluation/test_methods.py",
-    "--maps": "maps of KITTI; tests/evaluation/test_methods.py",
     "--components": "a finished run of training; tests/evaluation/test_components.py",
     "--workers": "needs Dask; tests/engines",
     "--scheduler": "needs Dask; tests/engines",
     "DATA/": "complete data sets; tests/models/test_shipped_figures.py",
-    "--model kitti.h5": "complete data sets",
-    "infer data/sample/": "seconds; .ci/run runs the command that opens the README",
 }
 # Added to examples so that they take a moment; the last value of an option counts.
-SHORTENED = {"synth": ["--count", "1", "--width", "64", "--height", "48"]}
+SMALL = ("--width", "64", "--height", "48")
+SHORTENED = {
+    "synth": ("--count", "1", *SMALL),
+    "bench": (*SMALL, "--disparities", "8", "--repeat", "1"),
+    "bench --root": ("--repeat", "1"),
+    "train": ("--steps", "1", "--stage", "unary", "--val-fraction", "0", "--crop", "32x48"),
+    "warmup": ("--no-training",),
+}
 # Rows can be corrected where points are found, which needs more of a picture.
 LARGE = re.compile(r"^rectify left\.png right\.png -o")
 
@@ -84,6 +84,21 @@ def reason_not_to_run(call: str) -> str | None:
     return next((why for part, why in NOT_RUN.items() if part in f"{call} "), None)
 
 
+def shortened(call: str) -> list[str]:
+    """The words of a call, with options that make it a matter of a moment."""
+    words = shlex.split(call)
+    kind = "bench --root" if words[0] == "bench" and "--root" in words else words[0]
+    if kind == "bench" and "--size" in words:  # which SMALL stands for
+        place = words.index("--size")
+        del words[place : place + 2]
+    if kind == "train":  # each into a folder of its own
+        if "-o" in words:
+            place = words.index("-o")
+            del words[place : place + 2]
+        words += ["-o", f"trained_{RUN.index(call)}"]
+    return [*words, *SHORTENED.get(kind, ())]
+
+
 RUN = [call for call in all_examples() if reason_not_to_run(call) is None]
 
 
@@ -92,6 +107,8 @@ def folder(tmp_path_factory, sample):
     place = tmp_path_factory.mktemp("playground")
     playground.build(place)
     (place / "large").mkdir()
+    (place / "data" / "sample").symlink_to(sample)
+    (place / "data" / "middlebury").symlink_to(place / "data" / "MiddEval3")
     for name in ("left.png", "right.png"):
         (place / "large" / name).symlink_to(sample / name)
     return place
@@ -107,8 +124,9 @@ def defaults(monkeypatch):
 @pytest.mark.parametrize("call", RUN)
 def test_example_runs(call, folder, defaults, monkeypatch):
     monkeypatch.chdir(folder / "large" if LARGE.search(call) else folder)
-    words = shlex.split(call)
-    words += SHORTENED.get(words[0], [])
+    words = shortened(call)
+    if words[0] == "cache":  # and not that of the tests
+        monkeypatch.setenv("HSTEREO_CACHE_DIR", str(folder / "kernels"))
     given = Path("left.png").read_bytes()  # for '-'
     if "--pairs" in words:
         given = b"left.png,right.png\n"
@@ -125,16 +143,32 @@ def test_every_command_has_examples_in_its_help_and_most_run():
         for example in EXAMPLES[name]:
             assert example in shown
         assert command.epilog
-    assert len(RUN) >= 40
+    assert len(RUN) >= 85
     used = {part for call in all_examples() for part in NOT_RUN if part in f"{call} "}
     assert used == NOT_RUN.keys(), "an exception that nobody needs"
 
 
+def test_no_block_of_code_escapes():
+    """What runs is what these languages are looked for in."""
+    for page in PAGES:
+        languages = set(re.findall(r"^```(\S+)", page.read_text("utf-8"), re.M))
+        known = {"sh"}
+        if page in PAGES_OF_PYTHON:
+            known.add("python")
+        if page == RECIPES:
+            known.add("bash")
+        # toml: test_settings.py; yaml: tests/engines/test_scaling_doc.py
+        assert languages <= known | {"bibtex", "toml", "yaml"}, page
+    headings = ("FFmpeg", "GNU parallel", "A slim container")  # the last one: test_container.py
+    assert sum(map(len, map(bash_blocks, headings))) == len(shell_blocks(RECIPES, "bash"))
+
+
 # --- Python ---------------------------------------------------------------------------------------
 
+PAGES_OF_PYTHON = (ROOT / "README.md", ROOT / "docs" / "api.md", RECIPES)
 PYTHON = [
     pytest.param(block, id=f"{page.stem}-{number}")
-    for page in (ROOT / "README.md", ROOT / "docs" / "api.md", RECIPES)
+    for page in PAGES_OF_PYTHON
     for number, block in enumerate(shell_blocks(page, "python"))
 ]
 
@@ -212,3 +246,32 @@ def test_gnu_parallel(folder, shell):
     shell(block, folder)
     written = {x.name for x in (folder / "maps").iterdir()}
     assert {"f8.pfm", "f9.pfm"} <= written
+
+
+FILTERED = sorted(
+    {
+        line
+        for page in PAGES
+        for block in shell_blocks(page, "sh")
+        for line in block.splitlines()
+        if "| jq " in line
+    }
+)
+
+
+@pytest.mark.slow
+@pytest.mark.programs
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize("line", FILTERED)
+def test_filters_of_json(line, folder, defaults, monkeypatch):
+    """What jq is asked for is there."""
+    monkeypatch.chdir(folder / "large" if "--rectify" in line else folder)
+    call, _, filtered = line.partition(" | ")
+    if "check" in call:  # of a pair with nothing wrong there would be nothing to see
+        call = call.replace("right.png", "left.png")
+    result = CliRunner().invoke(cli, shortened(call.removeprefix("hstereo ")))
+    words = shlex.split(filtered, comments=True)
+    shown = subprocess.run(
+        words, input=result.stdout, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.strip() not in ("", "null"), line

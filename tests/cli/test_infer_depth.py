@@ -111,6 +111,8 @@ def test_the_scale_changes_no_depth(capsys, folder, scene):
 
 
 def test_images_of_half_the_size(capsys, folder, scene):
+    text = (folder / "room/calib.txt").read_text()
+    (folder / "narrow.txt").write_text(text.replace("width=120", "width=999"))
     (folder / "half").mkdir()
     for name, view in (("im0.png", scene.left), ("im1.png", scene.right)):
         small = cv2.resize(view, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
@@ -122,6 +124,17 @@ def test_images_of_half_the_size(capsys, folder, scene):
     assert code == 0, err
     large = cv2.resize(np.load("d.npy"), (120, 80), interpolation=cv2.INTER_NEAREST)
     assert relative_error(large, scene) < 0.06
+    first, last = scene.disparity.min() / 2, scene.disparity.max() / 2  # as calib.txt states them
+    for pair in (("half/im0.png", "half/im1.png"), ("--pairs", "half", "--out-dir", "out")):
+        code, out, err = run(
+            capsys, "infer", *pair, "--calib", "room/calib.txt", "--json", *QUICK
+        )  # fmt: skip
+        assert code == 0, err
+        labels = json.loads(out)["labels"]
+        assert first - 1.5 < labels["min_disparity"] <= first
+        assert last <= labels["max_disparity"] < last + 1.5
+    code, out, err = run(capsys, "infer", *PAIR, "--calib", "narrow.txt", *QUICK)
+    assert_one_sentence(code, out, err, "the calibration is for 999x80")
 
 
 def test_what_16_bits_cannot_hold_is_said(capsys, folder):
@@ -163,7 +176,8 @@ def test_many_pairs_each_with_its_calibration(capsys, folder, scene):
     [
         (("--depth", "d.npy"), "Depth needs --calib FILE, or --focal and --baseline"),
         (("--ply", "p.ply"), "Depth needs --calib"),
-        (("--ply", "p.ply", "--focal", 9), "belong together"),
+        (("--ply", "p.ply", "--focal", 9), "--baseline is missing"),
+        (("--doffs", 9), "--focal and --baseline are missing"),
         (("--focal", 9, "--baseline", 0), "--baseline"),
         (("--calib", "room/calib.txt", "--focal", 9, "--baseline", 1), "but not both"),
         (("--max-depth", 3), "--ply"),

@@ -136,7 +136,12 @@ def test_config_of_nothing_says_what_to_do():
 
 
 @pytest.mark.parametrize(
-    ("word", "answer"), [("infr", "Did you mean 'infer'?"), ("zzz", "Known are bench, ")]
+    ("word", "answer"),
+    [
+        ("infr", "Did you mean 'infer'?"),
+        ("zzz", "Known are bench, "),
+        ("help", "'hstereo --help' lists them"),
+    ],
 )
 def test_a_mistyped_command_is_answered(word, answer):
     result = CliRunner().invoke(cli, [word, "left.png"])

@@ -140,6 +140,7 @@ def test_a_damaged_stream_gives_what_was_done_and_exit_code_3(
         (["left"], "Give LEFT and RIGHT, or one stream"),
         (["left", "right", "more", "-o", "x.mp4"], "LEFT and RIGHT are two names, but 3 are given"),
         (["left", "right", "--top-bottom", "-o", "x.mp4"], "Give LEFT and RIGHT, or one stream"),
+        (["left", "--side-by-side", "--top-bottom", "-o", "x.mp4"], "contradict each other"),
         (["left", "right"], "Nothing to do: give -o FILE or --show."),
         (["left", "right", "-o", "-", "--json"], "both want standard output"),
         (["left", "right", "-o", "x.gif"], "neither a video nor a folder of maps"),

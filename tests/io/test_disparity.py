@@ -419,6 +419,13 @@ def test_unknown_suffix_is_refused_before_the_work(name):
             check(name)
 
 
+def test_the_refusal_says_what_the_file_would_hold():
+    with pytest.raises(OutputError, match="names no format for confidence maps"):
+        check_output("map.jpg", "confidence maps")
+    with pytest.raises(OutputError, match="the name of a file is empty"):
+        check_output("")
+
+
 def test_missing_folder_is_noticed_before_the_work(tmp_path):
     with pytest.raises(OutputError, match="does not exist"):
         check_output(tmp_path / "nowhere" / "map.pfm")

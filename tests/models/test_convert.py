@@ -6,26 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.networks import published_arrays
 
 from hybridstereo.errors import ModelError
 from hybridstereo.models.convert import convert
 from hybridstereo.models.zoo import load_model
 from hybridstereo.stereo import Stereo
-
-
-def arrays(rng, layers, inputs=3, pairwise=False, penalties=None):
-    """The list of arrays that a published file holds."""
-    shapes = [(100, inputs, 3, 3)] + (layers - 1) * [(100, 100, 2, 2)]
-    result = []
-    for shape in shapes:
-        result += [rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])), np.zeros(100)]
-    if pairwise:
-        result += [rng.standard_normal((64, 3, 3, 3)) / 5, np.zeros(64)]
-        result += [rng.standard_normal((64, 64, 3, 3)) / 24, np.zeros(64)]
-        result += [rng.standard_normal((2, 64, 1, 1)) / 8]
-    if penalties is not None:
-        result += [np.array([p]) for p in penalties]
-    return [x.astype(np.float32) for x in result]
 
 
 def files(tmp_path: Path, stored, config: str | None = None):
@@ -58,7 +44,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize(("kind", "config"), VARIANTS.values(), ids=VARIANTS.keys())
 def test_every_variant_runs(backend, rng, tmp_path, kind, config):
-    model = convert(*files(tmp_path, arrays(rng, **kind), config), tmp_path / "m.h5")
+    model = convert(*files(tmp_path, published_arrays(rng, **kind), config), tmp_path / "m.h5")
     assert len(model.unary) == kind["layers"]
     assert bool(model.pairwise) == kind.get("pairwise", False)
     stored = load_model(str(tmp_path / "m.h5"))
@@ -80,7 +66,7 @@ crf-iterations = 6
 disp-min = 0
 disp-max = 99
 """
-    stored = arrays(rng, 3, penalties=(1.0, 9.0))
+    stored = published_arrays(rng, 3, penalties=(1.0, 9.0))
     config_read = convert(*files(tmp_path, stored, config), tmp_path / "m.h5").config
     assert (config_read.p1, config_read.p2) == (0.9, 17.5)
     assert (config_read.weight_scale, config_read.alpha, config_read.beta) == (0.15, 21, 0.7)
@@ -89,13 +75,15 @@ disp-max = 99
 
 
 def test_program_defaults(rng, tmp_path):
-    config = convert(*files(tmp_path, arrays(rng, 7), "# empty\n"), tmp_path / "m.h5").config
+    config = convert(
+        *files(tmp_path, published_arrays(rng, 7), "# empty\n"), tmp_path / "m.h5"
+    ).config
     assert (config.weight_scale, config.p1, config.p2, config.beta) == (0.4, 1.0, 12.0, 0.8)
     assert (config.iterations, config.min_disparity, config.disparities) == (4, 1.0, 128)
 
 
 def test_penalties_beside_the_weights_are_used_without_a_cfg(rng, tmp_path):
-    stored = arrays(rng, 3, penalties=(0.75, 8.5))
+    stored = published_arrays(rng, 3, penalties=(0.75, 8.5))
     config = convert(*files(tmp_path, stored), tmp_path / "m.h5").config
     assert (config.p1, config.p2) == (0.75, 8.5)
 
@@ -112,5 +100,5 @@ def test_penalties_beside_the_weights_are_used_without_a_cfg(rng, tmp_path):
 )
 def test_cfg_of_another_model_is_refused(rng, tmp_path, kind, config, words):
     with pytest.raises(ModelError, match=words):
-        convert(*files(tmp_path, arrays(rng, **kind), config), tmp_path / "m.h5")
+        convert(*files(tmp_path, published_arrays(rng, **kind), config), tmp_path / "m.h5")
     assert not (tmp_path / "m.h5").exists()

@@ -78,7 +78,7 @@ def test_different_lengths_are_said(tmp_path, views):
     right = write_images(tmp_path / "right", views[1][:2])
     source = open_pair(left, right)
     assert len(frames_of(source)) == 2
-    assert source.notes == [f"{right} ended after 2 frames, {left} is longer: its rest is not used"]
+    assert source.notes == [f"{right} ended after frame 2, {left} is longer: its rest is not used"]
     assert not source.damaged
 
 
@@ -92,25 +92,36 @@ def test_a_damaged_image_ends_the_stream_with_a_note(tmp_path, views):
     assert "f10.png is a PNG file that is damaged" in source.notes[0]
 
 
+class Short:
+    """A video that states nine frames and has fewer."""
+
+    rate, stated, live = 25.0, 9, False
+
+    def __init__(self, left, name="short.mp4"):
+        self.left, self.name, self.files = left, name, (name,)
+
+    def read(self):
+        self.left -= 1
+        return None if self.left < 0 else np.zeros((4, 6, 3), np.uint8)
+
+    def close(self):
+        pass
+
+
 def test_a_video_that_states_more_frames_than_it_has():
-    class Short:
-        name, rate, stated, live = "short.mp4", 25.0, 9, False
-        files = ("short.mp4",)
-
-        def __init__(self):
-            self.left = 3
-
-        def read(self):
-            self.left -= 1
-            return None if self.left < 0 else np.zeros((4, 6, 3), np.uint8)
-
-        def close(self):
-            pass
-
-    source = FramePairs(Short(), Short())
+    source = FramePairs(Short(3), Short(3))
     assert len(frames_of(source)) == 3
     assert source.damaged
     assert source.notes[0].startswith("short.mp4 states 9 frames, but only 3 can be read")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("a.mp4", "can be played"), ("http://x/a.mp4", "begin with its index")]
+)
+def test_no_frame_at_all(name, hint):
+    with pytest.raises(InputError, match=f"No frame can be read from {name}") as caught:
+        FramePairs(Short(0, name), Short(0, name)).read()
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -34,3 +34,18 @@ def pairwise_network(rng, filters=5):
 def stereo_model(rng, edge_model):
     pairwise = tuple(pairwise_network(rng)) if edge_model == "cnn" else ()
     return StereoModel(tuple(network(rng, 3)), pairwise, ModelConfig(edge_model=edge_model))
+
+
+def published_arrays(rng, layers, inputs=3, pairwise=False, penalties=None):
+    """The list of arrays that a published file holds."""
+    shapes = [(100, inputs, 3, 3)] + (layers - 1) * [(100, 100, 2, 2)]
+    result = []
+    for shape in shapes:
+        result += [rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:])), np.zeros(100)]
+    if pairwise:
+        result += [rng.standard_normal((64, 3, 3, 3)) / 5, np.zeros(64)]
+        result += [rng.standard_normal((64, 64, 3, 3)) / 24, np.zeros(64)]
+        result += [rng.standard_normal((2, 64, 1, 1)) / 8]
+    if penalties is not None:
+        result += [np.array([p]) for p in penalties]
+    return [x.astype(np.float32) for x in result]

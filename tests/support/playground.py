@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from support.calibrated import (
     as_taken,
     camera_pair_of,
@@ -13,12 +15,14 @@ from support.calibrated import (
     write_opencv,
     write_ros,
 )
-from support.pairfiles import kitti_frame, tidy_scene
+from support.networks import published_arrays
 from support.videofiles import DISPARITIES, scenes, views_of, write_images, write_video
 
 from hybridstereo.io.disparity import write_disparity
 from hybridstereo.io.images import write_image
 from hybridstereo.models.zoo import load_model, save_model
+
+Picture = NDArray[Any]
 
 
 def build(folder: Path) -> None:
@@ -40,7 +44,7 @@ def build(folder: Path) -> None:
     write_image(folder / "mask.png", np.full((*frames[0].disparity.shape, 3), 255, np.uint8))
     (folder / "DIR").mkdir()
     write_disparity(folder / "DIR" / "scene.pfm", frames[0].disparity)
-    (folder / "pairs.csv").write_text("left.png,right.png,truth.pfm\n")
+    (folder / "pairs.csv").write_text("left,right,disparity\nleft.png,right.png,truth.pfm\n")
     (folder / "calib.txt").write_text(
         f"cam0=[60 0 31.5; 0 60 23.5; 0 0 1]\ncam1=[60 0 31.5; 0 60 23.5; 0 0 1]\ndoffs=0\n"
         f"baseline=100\nwidth=64\nheight=48\nndisp={DISPARITIES}\n"
@@ -60,9 +64,31 @@ def build(folder: Path) -> None:
     costs = np.random.default_rng(0).random((DISPARITIES, *frames[0].disparity.shape), np.float32)
     costs.tofile(folder / "left.bin")
     np.save(folder / "costs.npy", np.ascontiguousarray(costs.transpose(1, 2, 0)))
-    kitti_frame(folder / "data" / "kitti2015" / "training")
-    tidy_scene(folder / "data" / "MiddEval3" / "trainingQ" / "Teddy")
+    costs.tofile(folder / "DIR" / "000000_10.bin")
+    write_disparity(folder / "DIR" / "000000_10.png", frames[0].disparity)
+    _write_benchmarks(folder / "data", left[0], right[0], frames[0].disparity)
+    np.savez(folder / "params.npz", *published_arrays(np.random.default_rng(0), 3))
+    (folder / "crf.cfg").write_text("num-layers = 3\nmatching = COLORCNN\ninference = ARGMAX")
     _write_cameras(folder, frames[0])
+
+
+def _write_benchmarks(folder: Path, left: Picture, right: Picture, disparity: Picture) -> None:
+    """A scene as KITTI has it, and as Middlebury does."""
+    kitti, scene = folder / "kitti2015" / "training", folder / "MiddEval3" / "trainingQ" / "Teddy"
+    for path, view in (
+        (kitti / "image_2", left),
+        (kitti / "image_3", right),
+        (scene / "im0.png", left),
+        (scene / "im1.png", right),
+    ):
+        file = path if path.suffix else path / "000000_10.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_image(file, view)
+    for name in ("disp_noc_0", "disp_occ_0"):
+        (kitti / name).mkdir()
+        write_disparity(kitti / name / "000000_10.png", disparity)
+    write_disparity(scene / "disp0GT.pfm", disparity)
+    (scene / "calib.txt").write_text(f"ndisp = {DISPARITIES}")
 
 
 def _write_cameras(folder: Path, scene: object) -> None:

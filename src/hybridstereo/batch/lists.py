@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ..errors import InputError, shortened
+from ..io.disparity import MAP_SUFFIXES
 from ..io.files import check_reachable, is_file, open_stream
 from ..io.urls import joined, local_name
 from .pairs import Pair, PairSource, checked_name, name_of
 
-EXPECTED = "Expected is a line left,right or left,right,name for each pair; a tab will do, too"
+EXPECTED = (
+    "Expected is a line left,right or left,right,name for each pair; a tab will do, too. With other"
+    " columns the first line has to name them, such as left,right,disparity,mask"
+)
 _COLUMNS = ("left", "right", "name")
 _LONGEST_LINE = 1 << 16  # bytes; two paths have 4096 each at most
 
@@ -22,8 +26,8 @@ def listed_pairs(path: str | Path) -> PairSource:
     """The pairs of a list file, or of one at a URL; paths in it are relative to its folder.
 
     Blank lines and lines that start with ``#`` are skipped.  The first line may name the columns,
-    in any order and with others between them; otherwise they are left, right and, if there is a
-    third one, the name.
+    in any order and with others between them, as in a list for training; otherwise they are left,
+    right and, if there is a third one, the name.
 
     Raises
     ------
@@ -75,6 +79,12 @@ def read_pairs(stream: BinaryIO, described: str, base: str) -> Iterator[Pair]:
             raise InputError(
                 f"{where}: '{shortened(line.strip())}' is not {shortened(','.join(columns))}",
                 EXPECTED,
+            )
+        if name.lower().endswith(MAP_SUFFIXES):
+            raise InputError(
+                f"{where}: the name '{shortened(name)}' ends as a map does",
+                "Leave out the suffix, which every output gets; if the third column is the truth,"
+                " begin the list with a line left,right,disparity",
             )
         name = checked_name(name, where) if name else name_of(left, right, base)
         paths = joined(base, left), joined(base, right)

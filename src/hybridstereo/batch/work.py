@@ -195,7 +195,8 @@ def load_pair(work: PairWork, pair: Pair) -> LoadedPair | PairOutcome:
         if source is not None:
             height, width, _ = left.shape
             rig = source.read().for_size(width, height) if work.needs_rig else None
-            stated = source.stated_range() if work.options.disparities == "auto" else None
+            if work.options.disparities == "auto":
+                stated = source.stated_range(width, height)
         return LoadedPair(pair, left, right, rig, stated)
     except (StereoError, MemoryError, OSError) as error:
         return failed_pair(pair, error)

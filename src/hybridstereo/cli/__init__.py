@@ -76,9 +76,10 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names; of a misspelt one, say which was meant."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise click.UsageError(
-                f"There is no command '{args[0]}'. {closest(args[0], self.commands)}", ctx
-            )
+            hint = closest(args[0], self.commands)
+            if args[0] == "help":
+                hint = "'hstereo --help' lists them, and 'hstereo infer --help' explains one"
+            raise click.UsageError(f"There is no command '{args[0]}'. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -282,7 +282,8 @@ def infer(
                 with clock.stage("check"):
                     findings = stereo.check(*pair, rectify=rectify)
                 tell_findings(findings, strict, progress.message)
-            chosen, stated_by = depth_request.match_arguments(stereo, settings)
+            height, width, _ = image.shape
+            chosen, stated_by = depth_request.match_arguments(stereo, settings, width, height)
             result = stereo.match(
                 *pair,
                 **chosen,

@@ -133,7 +133,7 @@ class DepthRequest:
         return rig
 
     def match_arguments(
-        self, stereo: Stereo, settings: MatchOptions
+        self, stereo: Stereo, settings: MatchOptions, width: int, height: int
     ) -> tuple[dict[str, Any], str | None]:
         """The arguments of `Stereo.match`, and the calibration whose range they hold, if any."""
         from ..batch.work import labelled
@@ -141,7 +141,7 @@ class DepthRequest:
         source = self.source
         if source is None or not source.calib or settings.disparities != "auto":
             return vars(settings), None
-        stated = source.stated_range()
+        stated = source.stated_range(width, height)
         names = " and ".join(source.calib)
         if stated is None and self.outputs == (None, None):
             raise InputError(
@@ -193,7 +193,12 @@ def depth_request(params: dict[str, Any]) -> DepthRequest:
     if params["calib"] and numbers != (None, None, None):
         raise click.UsageError("Give --calib, or --focal and --baseline, but not both.")
     if numbers != (None, None, None) and None in numbers[:2]:
-        raise click.UsageError("--focal, --baseline and --doffs belong together.")
+        missing = [name for name in ("focal", "baseline") if params[name] is None]
+        verb = "are" if len(missing) > 1 else "is"
+        raise click.UsageError(
+            "--focal and --baseline belong together, and --doffs to both:"
+            f" {' and '.join(f'--{x}' for x in missing)} {verb} missing."
+        )
     if wanted and not params["calib"] and params["focal"] is None:
         raise click.UsageError("Depth needs --calib FILE, or --focal and --baseline.")
     return DepthRequest(

@@ -54,12 +54,8 @@ if TYPE_CHECKING:
     "standard output, 16 bit little-endian (FFmpeg's gray16le), disparity x 256, 0 invalid.",
 )
 @click.option("--show", is_flag=True, help="Show the maps in a window; q or Esc ends.")
-@click.option(
-    "--side-by-side", "layout", flag_value="side-by-side", help="LEFT holds both views, left first."
-)
-@click.option(
-    "--top-bottom", "layout", flag_value="top-bottom", help="LEFT holds both views, left on top."
-)
+@click.option("--side-by-side", is_flag=True, help="LEFT holds both views, left first.")
+@click.option("--top-bottom", is_flag=True, help="LEFT holds both views, left on top.")
 @click.option(
     "--drop/--queue",
     default=False,
@@ -130,7 +126,8 @@ def stream(
     right: str | None,
     outputs: tuple[str, ...],
     show: bool,
-    layout: Layout | None,
+    side_by_side: bool,
+    top_bottom: bool,
     drop: bool,
     at_once: int | None,
     frames: int | None,
@@ -157,7 +154,10 @@ def stream(
     Frame rate and latency, the time from reading a frame to its finished map, go to standard error.
     """
     refuse_extra_names()
-    if (right is None) == (layout is None):
+    if side_by_side and top_bottom:
+        raise click.UsageError("--side-by-side and --top-bottom contradict each other.")
+    layout: Layout = "side-by-side" if side_by_side else "top-bottom" if top_bottom else "two"
+    if (right is None) == (layout == "two"):
         raise click.UsageError(
             "Give LEFT and RIGHT, or one stream and --side-by-side or --top-bottom."
         )
@@ -180,7 +180,7 @@ def stream(
 
     check_distinct(inputs=(left, right), outputs=outputs)
     colors = Colors(color_range)
-    source = open_pair(left, right, layout or "two")
+    source = open_pair(left, right, layout)
     try:
         source.rate = fps or source.rate
         raw = sys.stdout.buffer

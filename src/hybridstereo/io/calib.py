@@ -55,6 +55,13 @@ class Calibration:
     vmax: float | None = None
 
     @property
+    def size(self) -> tuple[int, int] | None:
+        """Width and height of the images, if both are stated."""
+        if self.width is None or self.height is None:
+            return None
+        return self.width, self.height
+
+    @property
     def disparity_range(self) -> tuple[int, int] | None:
         """The first and the last whole disparity to search: the tight range, else the bound."""
         if self.vmin is not None and self.vmax is not None and self.vmin <= self.vmax:

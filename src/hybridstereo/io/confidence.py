@@ -26,7 +26,7 @@ def check_confidence_output(path: str | Path) -> None:
 
     """
     _refuse_standard_output(path, "a confidence map")
-    check_output(path)
+    check_output(path, "confidence maps")
 
 
 def write_confidence(path: str | Path, confidence: NDArray[np.floating]) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hybridstereo.errors import OutputError
 from hybridstereo.io.atomic import atomic_write, check_writable
+from hybridstereo.io.files import unknown_suffix
 from hybridstereo.io.images import encode_pixels
 
 DEPTH_SUFFIXES = (".npy", ".tif", ".tiff", ".png")
@@ -26,13 +27,8 @@ def check_depth_output(path: str | Path) -> None:
     OutputError
         If the suffix names no format, or the folder is missing or not writable.
     """
-    suffix = Path(path).suffix.lower()
-    if suffix not in DEPTH_SUFFIXES:
-        stated = f"the suffix {suffix}" if suffix else "no suffix"
-        raise OutputError(
-            f"{path} has {stated}, which names no format for depth maps",
-            f"Use one of {', '.join(DEPTH_SUFFIXES)}",
-        )
+    if Path(path).suffix.lower() not in DEPTH_SUFFIXES:
+        raise unknown_suffix(path, "depth maps", DEPTH_SUFFIXES, OutputError)
     check_writable(path)
 
 

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from hybridstereo.errors import InputError, OutputError, StereoError
 from hybridstereo.io.atomic import atomic_write, check_writable
-from hybridstereo.io.files import is_standard_stream, read_bytes, source_name
+from hybridstereo.io.files import is_standard_stream, read_bytes, source_name, unknown_suffix
 from hybridstereo.io.images import byte_limit, check_pixel_count, decode_pixels, encode_pixels
 from hybridstereo.io.npy import read_npy_header
 from hybridstereo.io.pixels import Pixels
 
 _KITTI_SCALE = 256
+_MAPS = "disparity maps"
 _ANY_VALUE = "Write .pfm, .npy or .tif, which hold any disparity"
 _WRITE_AGAIN = "Copy or write the file again"
 # Three lines by definition; some writers end them as Windows does.
@@ -34,7 +35,9 @@ _PFM_HEADER = re.compile(
 )
 
 
-def supported_suffix(path: str | Path, error: type[StereoError] = OutputError) -> str:
+def supported_suffix(
+    path: str | Path, error: type[StereoError] = OutputError, kind: str = _MAPS
+) -> str:
     """Return the suffix that picks the file format.
 
     Parameters
@@ -43,6 +46,8 @@ def supported_suffix(path: str | Path, error: type[StereoError] = OutputError) -
         The name of a disparity map, or ``-`` for a PFM file on standard input or output.
     error
         What to raise.
+    kind
+        What is in the file, for that.
 
     Returns
     -------
@@ -59,21 +64,19 @@ def supported_suffix(path: str | Path, error: type[StereoError] = OutputError) -
         return ".pfm"
     suffix = Path(path).suffix.lower()
     if suffix not in _ENCODERS:
-        stated = f"the suffix {suffix}" if suffix else "no suffix"
-        raise error(
-            f"{path} has {stated}, which names no format for disparity maps",
-            hint=f"Use one of {', '.join(_ENCODERS)}",
-        )
+        raise unknown_suffix(path, kind, MAP_SUFFIXES, error)
     return suffix
 
 
-def check_output(path: str | Path) -> None:
+def check_output(path: str | Path, kind: str = _MAPS) -> None:
     """Check that `write_disparity` will be able to write to `path`, before the work starts.
 
     Parameters
     ----------
     path
         The name of the file, or ``-`` for standard output.
+    kind
+        What is written, for a message.
 
     Raises
     ------
@@ -82,7 +85,7 @@ def check_output(path: str | Path) -> None:
         a terminal, which would show the binary data as garbage.
 
     """
-    supported_suffix(path)
+    supported_suffix(path, kind=kind)
     if not is_standard_stream(path):
         check_writable(path)
     elif sys.stdout is None or sys.stdout.isatty():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from hybridstereo.errors import InputError, StereoError
@@ -165,6 +166,20 @@ def read_bytes(source: str | Path, max_bytes: int) -> bytes:
     if not data:
         raise InputError("standard input is empty", hint=COPY_AGAIN)
     return data
+
+
+def unknown_suffix(
+    path: str | os.PathLike[str], kind: str, known: Sequence[str], error: type[StereoError]
+) -> StereoError:
+    """That the name of a file tells no format for files of a kind, as an error of ours."""
+    if not os.fspath(path):
+        return error("the name of a file is empty", hint="Give the name of a file")
+    suffix = PurePath(path).suffix.lower()
+    stated = f"the suffix {suffix}" if suffix else "no suffix"
+    return error(
+        f"{path} has {stated}, which names no format for {kind}",
+        hint=f"Use one of {', '.join(known)}",
+    )
 
 
 def explained(

@@ -310,12 +310,18 @@ class FramePairs:
         if len(ended) == 2 and ended[0] != ended[1] and not self.damaged:
             short, long = (0, 1) if ended[0] else (1, 0)
             self.notes.append(
-                f"{self.sources[short].name} ended after {self._read} frames,"
+                f"{self.sources[short].name} ended after frame {self._read},"
                 f" {self.sources[long].name} is longer: its rest is not used"
             )
         if self._read == 0:
             names = " and ".join(x.name for x in self.sources)
-            raise InputError(f"{names} have no frame that can be read")
+            raise InputError(
+                f"No frame can be read from {names}",
+                "A video behind a URL has to begin with its index, as"
+                " 'ffmpeg -i in.mp4 -c copy -movflags +faststart out.mp4' writes it; or download it"
+                if any("://" in x.name for x in self.sources)
+                else "Check that it can be played",
+            )
 
 
 def open_pair(
