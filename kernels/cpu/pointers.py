@@ -19,6 +19,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from .registers import FETCHES_INTO_FIRST_LEVEL
+
 __all__ = ["advance", "never_inline", "pointer_to", "prefetch", "restrict_arguments"]
 
 
@@ -45,7 +47,10 @@ def advance(typingctx: Any, pointer: Any, count: Any) -> Any:
 
 
 def prefetch_line(builder: Any, pointer: Any) -> None:
-    """Emit the instruction that fetches the cache line of an address into the second level."""
+    """Emit the instruction that fetches the cache line of an address into the second level.
+
+    Or into the first, if this kind of CPU brings nothing into the second.
+    """
     number = ir.IntType(32)
     address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
     function = builder.module.declare_intrinsic(
@@ -53,13 +58,14 @@ def prefetch_line(builder: Any, pointer: Any) -> None:
         [address.type],
         ir.FunctionType(ir.VoidType(), [address.type, number, number, number]),
     )
-    read, second_level, data = number(0), number(2), number(1)
-    builder.call(function, [address, read, second_level, data])
+    read, data = number(0), number(1)
+    level = number(3 if FETCHES_INTO_FIRST_LEVEL else 2)  # LLVM calls the first level 3
+    builder.call(function, [address, read, level, data])
 
 
 @intrinsic
 def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """Fetch the cache line of ``pointer[index]`` into the second level; any address will do."""
+    """Fetch the cache line of ``pointer[index]``, as `prefetch_line`; any address will do."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         prefetch_line(builder, builder.gep(args[0], [args[1]]))

@@ -32,19 +32,24 @@ from .lanes import (
 )
 from .messages import Edge, inner
 from .pointers import advance, never_inline, prefetch
+from .registers import FETCHES_INTO_FIRST_LEVEL
 
 __all__ = [
-    "ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", "hides_memory", "vote",
+    "HIDES_ONE", "ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch",
+    "hides_memory", "vote",
 ]  # fmt: skip
 
 # Messages of so many labels take long enough to hide what comes from memory (`fetch`), if they are
-# of so few chains.
-_HIDING_LABELS, _HIDING_LANES = 24, 8
+# of so few chains.  Those of 16 chains are short: on a Zen 5 they hide one of both volumes, the
+# costs, and `exchange` fetches the other one ahead.
+HIDES_ONE = FETCHES_INTO_FIRST_LEVEL
+_HIDING_LABELS, _HIDING_LANES = (32, 16) if HIDES_ONE else (24, 8)
 
 # Nodes that are fetched from memory ahead of the one that is brought by a walk.
 AHEAD = 4
-# Nodes that are fetched ahead of those that are handed over.
-_FETCHED_NODES = 24
+# Nodes that are fetched ahead of those that are handed over.  With 16 chains each takes twice the
+# room in the caches.
+_FETCHED_NODES = 12 if HIDES_ONE else 24
 
 # What `Scratch.progress` holds: counters ...
 FINISHED = 0  # nodes that were handed over
@@ -239,7 +244,7 @@ def exchange(
     ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
-        if not block.hides:
+        if not block.hides or HIDES_ONE:
             prefetch_tile(advance(f, k + ahead), step, last)
         moved = above(load_vectors(advance(minorant, k * lanes)), low)
         moved = moved - load_vectors(advance(costs, k * lanes))
