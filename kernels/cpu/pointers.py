@@ -21,7 +21,12 @@ from numba.extending import intrinsic
 
 from .registers import FETCHES_INTO_FIRST_LEVEL
 
-__all__ = ["advance", "never_inline", "pointer_to", "prefetch", "restrict_arguments"]
+__all__ = [
+    "advance", "never_inline", "pointer_to", "prefetch", "prefetch_surely", "restrict_arguments",
+]  # fmt: skip
+
+# As LLVM counts the levels of the caches, from memory up.
+_FIRST_LEVEL, _SECOND_LEVEL = 3, 2
 
 
 @intrinsic
@@ -46,10 +51,11 @@ def advance(typingctx: Any, pointer: Any, count: Any) -> Any:
     return pointer(pointer, types.intp), codegen
 
 
-def prefetch_line(builder: Any, pointer: Any) -> None:
+def prefetch_line(builder: Any, pointer: Any, surely: bool = False) -> None:
     """Emit the instruction that fetches the cache line of an address into the second level.
 
-    Or into the first, if this kind of CPU brings nothing into the second.
+    ``surely``: or into the first, if this kind of CPU may leave it where it is otherwise.  Only the
+    CRF does so, since nothing else was measured yet.
     """
     number = ir.IntType(32)
     address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
@@ -59,16 +65,27 @@ def prefetch_line(builder: Any, pointer: Any) -> None:
         ir.FunctionType(ir.VoidType(), [address.type, number, number, number]),
     )
     read, data = number(0), number(1)
-    level = number(3 if FETCHES_INTO_FIRST_LEVEL else 2)  # LLVM calls the first level 3
+    level = number(_FIRST_LEVEL if surely and FETCHES_INTO_FIRST_LEVEL else _SECOND_LEVEL)
     builder.call(function, [address, read, level, data])
 
 
 @intrinsic
 def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
-    """Fetch the cache line of ``pointer[index]``, as `prefetch_line`; any address will do."""
+    """Fetch the cache line of ``pointer[index]`` into the second level; any address will do."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         prefetch_line(builder, builder.gep(args[0], [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp), codegen
+
+
+@intrinsic
+def prefetch_surely(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """`prefetch` into the first level, if this kind of CPU may leave the line otherwise."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        prefetch_line(builder, builder.gep(args[0], [args[1]]), surely=True)
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp), codegen
