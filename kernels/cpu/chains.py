@@ -46,6 +46,7 @@ from .transfers import (
     F_LABELS,
     FINISHED,
     FOLLOWING_LABELS,
+    HIDES_ONE,
     LAST_RUN,
     NODE_STEP,
     NODES,
@@ -399,7 +400,7 @@ def move_minorants(
     progress[NODE_STEP], progress[CHAIN_STEP] = node_step * label_count, chain_step * label_count
     # There are about seven messages per node, and not all nodes have as many.
     progress[LAST_RUN], progress[RUNS_AT_A_TIME] = 2 * last + 1, lanes // 2 if block.hides else 0
-    progress[F_LABELS] = 0 if plain else label_count
+    progress[F_LABELS] = 0 if plain or HIDES_ONE else label_count
     progress[FOLLOWING_LABELS] = 0 if following < 0 else label_count
     _bisect(block, scratch)
     progress[BROUGHT] = following

@@ -38,8 +38,8 @@ from .transposes import (
 __all__ = [
     "LINE_BYTES", "above", "at_most", "chains_per_vector", "fused_sum", "is_fixed", "lane_count",
     "line_count", "load_lanes", "load_line", "load_tile", "load_vectors", "lower", "prefetch_tile",
-    "splat", "store_lanes", "store_tile", "store_vectors", "stream_tile", "transposed",
-    "where_less",
+    "prefetch_tile_surely", "splat", "store_lanes", "store_tile", "store_vectors", "stream_tile",
+    "transposed", "where_less",
 ]  # fmt: skip
 
 LINE_BYTES = 64  # of the caches
@@ -429,16 +429,27 @@ def store_vectors(typingctx: Any, pointer: Any, tile: Any) -> Any:
     return types.void(pointer, tile), codegen
 
 
+def _prefetch_rows(surely: bool) -> Any:
+    """An intrinsic's code that fetches the cache lines in which the rows of a tile begin."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        for offset in _row_offsets(builder, chains_per_vector(sig.args[0].dtype), *args[1:]):
+            prefetch_line(builder, builder.gep(args[0], [offset]), surely)
+        return context.get_dummy_value()
+
+    return codegen
+
+
 @intrinsic
 def prefetch_tile(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
     """Fetch the cache lines in which the rows of a tile begin; any address will do."""
+    return types.void(pointer, types.intp, types.intp), _prefetch_rows(surely=False)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        for offset in _row_offsets(builder, chains_per_vector(pointer.dtype), *args[1:]):
-            prefetch_line(builder, builder.gep(args[0], [offset]))
-        return context.get_dummy_value()
 
-    return types.void(pointer, types.intp, types.intp), codegen
+@intrinsic
+def prefetch_tile_surely(typingctx: Any, pointer: Any, step: Any, last: Any) -> Any:
+    """`prefetch_tile`, as `prefetch_surely` does it."""
+    return types.void(pointer, types.intp, types.intp), _prefetch_rows(surely=True)
 
 
 @intrinsic

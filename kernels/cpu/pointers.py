@@ -19,7 +19,14 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["advance", "never_inline", "pointer_to", "prefetch", "restrict_arguments"]
+from .registers import FETCHES_INTO_FIRST_LEVEL
+
+__all__ = [
+    "advance", "never_inline", "pointer_to", "prefetch", "prefetch_surely", "restrict_arguments",
+]  # fmt: skip
+
+# As LLVM counts the levels of the caches, from memory up.
+_FIRST_LEVEL, _SECOND_LEVEL = 3, 2
 
 
 @intrinsic
@@ -44,8 +51,12 @@ def advance(typingctx: Any, pointer: Any, count: Any) -> Any:
     return pointer(pointer, types.intp), codegen
 
 
-def prefetch_line(builder: Any, pointer: Any) -> None:
-    """Emit the instruction that fetches the cache line of an address into the second level."""
+def prefetch_line(builder: Any, pointer: Any, surely: bool = False) -> None:
+    """Emit the instruction that fetches the cache line of an address into the second level.
+
+    ``surely``: or into the first, if this kind of CPU may leave it where it is otherwise.  Only the
+    CRF does so, since nothing else was measured yet.
+    """
     number = ir.IntType(32)
     address = builder.bitcast(pointer, ir.IntType(8).as_pointer())
     function = builder.module.declare_intrinsic(
@@ -53,8 +64,9 @@ def prefetch_line(builder: Any, pointer: Any) -> None:
         [address.type],
         ir.FunctionType(ir.VoidType(), [address.type, number, number, number]),
     )
-    read, second_level, data = number(0), number(2), number(1)
-    builder.call(function, [address, read, second_level, data])
+    read, data = number(0), number(1)
+    level = number(_FIRST_LEVEL if surely and FETCHES_INTO_FIRST_LEVEL else _SECOND_LEVEL)
+    builder.call(function, [address, read, level, data])
 
 
 @intrinsic
@@ -63,6 +75,17 @@ def prefetch(typingctx: Any, pointer: Any, index: Any) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         prefetch_line(builder, builder.gep(args[0], [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.intp), codegen
+
+
+@intrinsic
+def prefetch_surely(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """`prefetch` into the first level, if this kind of CPU may leave the line otherwise."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        prefetch_line(builder, builder.gep(args[0], [args[1]]), surely=True)
         return context.get_dummy_value()
 
     return types.void(pointer, types.intp), codegen

@@ -21,7 +21,7 @@ from .lanes import (
     load_lanes,
     load_line,
     load_vectors,
-    prefetch_tile,
+    prefetch_tile_surely,
     splat,
     store_lanes,
     store_tile,
@@ -31,20 +31,25 @@ from .lanes import (
     where_less,
 )
 from .messages import Edge, inner
-from .pointers import advance, never_inline, prefetch
+from .pointers import advance, never_inline, prefetch, prefetch_surely
+from .registers import FETCHES_INTO_FIRST_LEVEL
 
 __all__ = [
-    "ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch", "hides_memory", "vote",
+    "HIDES_ONE", "ChainBlock", "Scratch", "bring", "bring_back", "exchange", "fetch",
+    "hides_memory", "vote",
 ]  # fmt: skip
 
 # Messages of so many labels take long enough to hide what comes from memory (`fetch`), if they are
-# of so few chains.
-_HIDING_LABELS, _HIDING_LANES = 24, 8
+# of so few chains.  Those of 16 chains are short: on a Zen 5 they hide one of both volumes, the
+# costs, and `exchange` fetches the other one ahead.
+HIDES_ONE = FETCHES_INTO_FIRST_LEVEL
+_HIDING_LABELS, _HIDING_LANES = (32, 16) if HIDES_ONE else (24, 8)
 
 # Nodes that are fetched from memory ahead of the one that is brought by a walk.
 AHEAD = 4
-# Nodes that are fetched ahead of those that are handed over.
-_FETCHED_NODES = 24
+# Nodes that are fetched ahead of those that are handed over.  With 16 chains each takes twice the
+# room in the caches.
+_FETCHED_NODES = 12 if HIDES_ONE else 24
 
 # What `Scratch.progress` holds: counters ...
 FINISHED = 0  # nodes that were handed over
@@ -152,8 +157,8 @@ def bring(
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)  # the last lines overlap
         if ahead != 0:
-            prefetch_tile(advance(source, k + ahead), step, last)
-            prefetch_tile(advance(soon_target, k * lanes), line, lanes)
+            prefetch_tile_surely(advance(source, k + ahead), step, last)
+            prefetch_tile_surely(advance(soon_target, k * lanes), line, lanes)
         tile = transposed(load_line(advance(source, k), step, last))
         store_vectors(advance(target, k * lanes), tile)
 
@@ -173,7 +178,7 @@ def fetch(progress: Any, order: Any, f: Any, following: Any) -> None:
         at = order[fetched] * progress[NODE_STEP] + (run >> 1) * progress[CHAIN_STEP]
         volume = following if run & 1 else f
         for k in range(0, progress[F_LABELS + (run & 1)], line):
-            prefetch(volume, at + k)
+            prefetch_surely(volume, at + k)
         run += 1
         if run > progress[LAST_RUN]:
             fetched, run = fetched + 1, 0
@@ -239,8 +244,8 @@ def exchange(
     ahead = (soon - pixel) * label_count
     for begin in range(0, label_count, line):
         k = min(begin, label_count - line)
-        if not block.hides:
-            prefetch_tile(advance(f, k + ahead), step, last)
+        if not block.hides or HIDES_ONE:
+            prefetch_tile_surely(advance(f, k + ahead), step, last)
         moved = above(load_vectors(advance(minorant, k * lanes)), low)
         moved = moved - load_vectors(advance(costs, k * lanes))
         tile = load_line(advance(f, k), step, last) + transposed(moved)

@@ -1,4 +1,4 @@
-"""The width of vectors follows the kind of CPU, and no result of Dual_MM follows the width."""
+"""Vectors and fetching follow the kind of CPU, and no result of Dual_MM follows either."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hybridstereo.kernels.cpu.registers import register_bytes
+from hybridstereo.kernels.cpu.registers import fetches_into_first_level, register_bytes
 
 LANES_TEST = Path(__file__).with_name("test_lanes.py")
 ON_X86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="kinds of x86")
@@ -49,6 +49,7 @@ AVX512 = "+avx2,+avx512f,+fma"
     [
         ("cascadelake", AVX512, 64),
         ("sapphirerapids", AVX512, 64),
+        ("znver5", AVX512, 64),
         ("cascadelake", "+avx2,-avx512f,+fma", 32),
         ("cascadelake", "", 32),
         ("znver4", AVX512, 32),
@@ -58,6 +59,13 @@ AVX512 = "+avx2,+avx512f,+fma"
 )
 def test_wide_vectors_where_they_do_more(cpu, features, expected):
     assert register_bytes(cpu, features) == expected
+
+
+@pytest.mark.parametrize(
+    ("cpu", "expected"), [("znver5", True), ("znver4", False), ("cascadelake", False)]
+)
+def test_lines_are_fetched_where_the_kind_of_cpu_brings_them(cpu, expected):
+    assert fetches_into_first_level(cpu) is expected
 
 
 @ON_X86
