@@ -72,7 +72,7 @@ class HingeOptions:
 class MinorantOptions:
     """Settings of the soft share of wrong pixels, see `minorant_error_rate`."""
 
-    sharpness: float = 20.0
+    sharpness: float = 100.0
     tolerance: float = 1.0
     exponent: float = 1.0
     iterations: int = 5
