@@ -255,6 +255,9 @@ def test_defaults_of_the_training_stages_in_the_help_are_right():
     )
     assert (deep_unary, full) == (unary, joint)
     shown += f"; with muon {unary} for unary, {joint} for joint and full"
+    minorant = [replace(x, loss="minorant").optimiser("full", 7).lr for x in (options, muon)]
+    assert minorant[0] == options.optimiser("full", 7).lr
+    shown += f", {minorant[1]} with --loss minorant"
     assert f"[default: {shown}]" in help_of("train", "lr")
 
 

@@ -135,7 +135,8 @@ class _Size(click.ParamType):
     "--lr",
     type=number_type(TRAINING["lr"]),
     help="Learning rate for a loss averaged over pixels.  [default: 0.1 for unary, 0.015 with 5 "
-    "or more layers; 0.02 for joint and full; with muon 0.05 for unary, 0.005 for joint and full, 0.001 with --loss minorant]",
+    "or more layers; 0.02 for joint and full; with muon 0.05 for unary, 0.005 for joint and full, "
+    "0.001 with --loss minorant]",
 )
 @click.option("--momentum", type=number_type(TRAINING["momentum"]), default=0.9, help="Momentum.")
 @click.option("--nesterov/--no-nesterov", default=True, help="Nesterov's variant of momentum.")
