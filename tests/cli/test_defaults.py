@@ -147,6 +147,7 @@ CHOICES = {
     ("train", "optimizer"): "hybridstereo.training.optim:OPTIMISERS",
     ("train", "criterion"): "hybridstereo.training.validation:CRITERIA",
     ("train", "schedule"): "hybridstereo.training.optim:SCHEDULES",
+    ("train", "loss"): "hybridstereo.training.steps:LOSSES",
     ("eval", "baselines"): "hybridstereo.evaluation.compare:BASELINES",
     ("eval", "rules"): "hybridstereo.evaluation.protocol:RULES",
     ("eval", "submission"): "hybridstereo.evaluation.submission:BENCHMARKS",

@@ -10,6 +10,7 @@ from ..limits import SIDE, TRAINING
 from ..model import SOFTMAXES
 from ..models.zoo import STAGES
 from .optim import OPTIMISERS, SCHEDULES
+from .steps import LOSSES
 from .validation import CRITERIA
 
 _CHOICES = {
@@ -17,7 +18,7 @@ _CHOICES = {
     "softmax": SOFTMAXES,
     "optimizer": tuple(OPTIMISERS),
     "schedule": SCHEDULES,
-    "loss": ("hinge", "minorant"),
+    "loss": LOSSES,
     "criterion": tuple(CRITERIA),
 }
 _FLAGS = (

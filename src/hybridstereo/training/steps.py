@@ -38,6 +38,9 @@ from .losses import (
 Gradients = dict[str, np.ndarray]
 PENALTIES = ("p1", "p2")
 
+LOSSES = ("hinge", "minorant")
+"""What stages ``joint`` and ``full`` may minimise."""
+
 
 @dataclass(frozen=True)
 class Step:
