@@ -50,12 +50,17 @@ def _first_of(row: Any, low: Any, label_count: int) -> Any:
 
 
 @_inner
+def _msg(source: Any, k: int, p1: Any, jump: Any) -> Any:
+    """msg(source)(k), where ``jump`` is P2 + the minimum of the source."""
+    return min(min(source[k], p1 + min(source[k - 1], source[k + 1])), jump)
+
+
+@_inner
 def _pass(source: Any, base: Any, target: Any, p1: Any, jump: Any, label_count: int) -> None:
     """target = base + msg(source)."""
     restrict_arguments()
     for k in range(label_count):
-        beside = p1 + min(source[k - 1], source[k + 1])
-        target[k] = base[k] + min(min(source[k], beside), jump)
+        target[k] = base[k] + _msg(source, k, p1, jump)
 
 
 @_inner
@@ -65,8 +70,7 @@ def _reply(
     """target = base + msg(source), negated = -msg(source)."""
     restrict_arguments()
     for k in range(label_count):
-        beside = p1 + min(source[k - 1], source[k + 1])
-        m = min(min(source[k], beside), jump)
+        m = _msg(source, k, p1, jump)
         target[k] = base[k] + m
         negated[k] = -m
 
@@ -78,8 +82,7 @@ def _split(
     """target = share * (msg(source) + base) - msg(source)."""
     restrict_arguments()
     for k in range(label_count):
-        beside = p1 + min(source[k - 1], source[k + 1])
-        m = min(min(source[k], beside), jump)
+        m = _msg(source, k, p1, jump)
         target[k] = share * (m + base[k]) - m
 
 
