@@ -116,6 +116,15 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
     }
 
 
+def test_blank_images_are_refused(options, tmp_path):
+    write_image(tmp_path / "grey.png", np.full((40, 56, 3), 90, np.uint8))
+    write_disparity(tmp_path / "truth.pfm", np.full((40, 56), 4, np.float32))
+    (tmp_path / "pairs.csv").write_text(5 * "grey.png,grey.png,truth.pfm\n")
+    blank = replace(options, dataset="csv", roots=str(tmp_path / "pairs.csv"), stage="unary")
+    with pytest.raises(InputError, match="training images are blank"):
+        train(blank, tmp_path / "run")
+
+
 def test_stages_change_what_they_should(options, tmp_path):
     train(options, tmp_path / "run")
     unary, crf, joint, full = (

@@ -20,7 +20,7 @@ from ..datasets import Dataset, Sample, StereoPair
 from ..datasets.augment import AugmentOptions
 from ..datasets.loader import PairCache, PairLoader
 from ..engines.ranks import Alone, Ranks
-from ..errors import ModelError, StereoError
+from ..errors import InputError, ModelError, StereoError
 from ..features import IMAGE_CHANNELS, ConvLayer
 from ..kernels import Backend
 from ..labels import LabelRange, labels_for
@@ -182,7 +182,13 @@ def start_from_random(model: StereoModel, context: TrainingContext) -> StereoMod
 
 
 def _moments(model: StereoModel, context: TrainingContext) -> np.ndarray:
-    return window_moments(model, [pair.left for pair in some_pairs(context, _WHITENING_PAIRS)])
+    images = [pair.left for pair in some_pairs(context, _WHITENING_PAIRS)]
+    if all(np.ptp(image) == 0 for image in images):
+        raise InputError(
+            "The training images are blank: all pixels of an image have the same value",
+            "Check the files that the data set names",
+        )
+    return window_moments(model, images)
 
 
 def some_pairs(context: TrainingContext, count: int) -> list[StereoPair]:
