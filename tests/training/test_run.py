@@ -117,7 +117,7 @@ def test_all_stages_fill_the_run_folder(options, tmp_path):
 
 
 def test_blank_images_are_refused(options, tmp_path):
-    write_image(tmp_path / "grey.png", np.full((40, 56, 3), 90, np.uint8))
+    write_image(tmp_path / "grey.png", np.full((40, 56, 3), (90, 60, 30), np.uint8))
     write_disparity(tmp_path / "truth.pfm", np.full((40, 56), 4, np.float32))
     (tmp_path / "pairs.csv").write_text(5 * "grey.png,grey.png,truth.pfm\n")
     blank = replace(options, dataset="csv", roots=str(tmp_path / "pairs.csv"), stage="unary")

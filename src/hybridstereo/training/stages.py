@@ -183,9 +183,9 @@ def start_from_random(model: StereoModel, context: TrainingContext) -> StereoMod
 
 def _moments(model: StereoModel, context: TrainingContext) -> np.ndarray:
     images = [pair.left for pair in some_pairs(context, _WHITENING_PAIRS)]
-    if all(np.ptp(image) == 0 for image in images):
+    if not any(np.ptp(image, axis=(0, 1)).any() for image in images):
         raise InputError(
-            "The training images are blank: all pixels of an image have the same value",
+            "The training images are blank: all pixels of an image have the same colour",
             "Check the files that the data set names",
         )
     return window_moments(model, images)
