@@ -171,7 +171,7 @@ def _backward_chain(
 
     costs, dminorant, dcosts: (H*W, K), `dcosts` receives the gradient of the costs; weights: (H*W,)
     of the edges to the next node; dsteps, djumps: (H*W,), receive those of P1 and P2 of every edge;
-    rows, drows: (rows, K + margin); spare: (4, K + margin); lows: (rows,).
+    operations: (M, 6); rows, drows: (rows, K + margin); spare: (3, K + margin); lows: (M,).
     """
     label_count, nodes = costs.shape[1], minorants.size
     row, drow, spare_row = pointer_to(rows), pointer_to(drows), pointer_to(spare)
